@@ -82,7 +82,7 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 		}
 	}
 	for _, n := range s.List(Network) {
-		if n.Doc.str("Type") == "NAT" {
+		if n.network.kind == "NAT" {
 			add(natAdapter(n), n.ID)
 		}
 	}
@@ -104,14 +104,10 @@ func InternalAdapter(link int, name string) Adapter {
 
 // cardOf returns which card a network is bound to; -1: none.
 func cardOf(network *Object, cards []Card) int {
-	if !bindsAdapter(network.Doc.str("Type")) || len(cards) == 0 {
+	if !bindsAdapter(network.network.kind) || len(cards) == 0 {
 		return -1
 	}
-	for _, p := range network.Doc.docs("Policies") {
-		if p.str("Type") != "NetAdapterName" {
-			continue
-		}
-		name := p.doc("Settings").str("NetworkAdapterName")
+	for _, name := range network.network.cards {
 		if i := slices.IndexFunc(cards, func(c Card) bool { return strings.EqualFold(c.Name, name) }); i >= 0 {
 			return i
 		}
@@ -122,11 +118,11 @@ func cardOf(network *Object, cards []Card) int {
 // hostEndpoints returns the endpoints that are attached to the host, in that order. There may be many others.
 func hostEndpoints(s *State) (list []*Object) {
 	for _, ns := range s.List(Namespace) {
-		if !isHostNamespace(ns.Doc) {
+		if !ns.namespace.host() {
 			continue
 		}
-		for _, r := range ns.Doc.docs("Resources") {
-			if e, ok := s.Get(Endpoint, r.doc("Data").str("ID")); ok && r.str("Type") == "Endpoint" {
+		for _, id := range ns.namespace.endpoints {
+			if e, ok := s.Get(Endpoint, id); ok {
 				list = append(list, e)
 			}
 		}
@@ -137,8 +133,8 @@ func hostEndpoints(s *State) (list []*Object) {
 // natAdapter returns the host's adapter in a NAT network, which has the gateways' addresses: Docker's network "nat"
 // shows as "vEthernet (nat)".
 func natAdapter(network *Object) Adapter {
-	a := Adapter{Alias: "vEthernet (" + network.Doc.str("Name") + ")", Network: network.ID, Virtual: true}
-	for _, s := range desiredNetwork(network).Subnets {
+	a := Adapter{Alias: "vEthernet (" + network.network.name + ")", Network: network.ID, Virtual: true}
+	for _, s := range network.network.plane.Subnets {
 		a.Addrs = append(a.Addrs, s.Gateway)
 	}
 	return a
@@ -146,17 +142,12 @@ func natAdapter(network *Object) Adapter {
 
 // endpointAdapter returns the adapter of an endpoint that is attached to the host. Only networks with packets have one.
 func endpointAdapter(s *State, e *Object) (Adapter, bool) {
-	network, ok := s.Get(Network, e.Doc.str("HostComputeNetwork"))
-	if !ok || !carried(network) {
+	network, ok := s.Get(Network, e.endpoint.network)
+	if !ok || !network.network.carried() {
 		return Adapter{}, false
 	}
-	a := Adapter{Alias: "vEthernet (" + e.Doc.str("Name") + ")", Network: network.ID, Virtual: true}
-	for _, c := range e.Doc.docs("IpConfigurations") {
-		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
-			a.Addrs = append(a.Addrs, addr)
-		}
-	}
-	return a, true
+	return Adapter{Alias: "vEthernet (" + e.endpoint.name + ")", Network: network.ID, Virtual: true,
+		Addrs: slices.Clone(e.endpoint.addrs)}, true
 }
 
 // virtualIndex is an interface index that none of the adapters has, another one for each object.

@@ -50,7 +50,7 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 	if err := h.checkPortMappings(n, d); err != nil {
 		return err
 	}
-	if err := h.assignAddresses(n, network.Doc, d); err != nil {
+	if err := h.assignAddresses(n, network.network, d); err != nil {
 		return err
 	}
 	if err := assignMAC(n, network.Doc, d); err != nil {
@@ -72,8 +72,8 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 }
 
 // assignAddresses checks the addresses that were asked for, or takes a free one, and completes prefix and routes.
-func (h *Host) assignAddresses(n *State, network, d Doc) error {
-	subnets := subnetsOf(network)
+func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
+	subnets := network.subnets
 	configs := d.docs("IpConfigurations")
 	if len(configs) == 0 && !isRemote(d) && len(subnets) > 0 {
 		addr, ok := freeAddress(n, d.str("HostComputeNetwork"), subnets[0])
@@ -89,7 +89,7 @@ func (h *Host) assignAddresses(n *State, network, d Doc) error {
 		if err != nil {
 			return ErrAddressInvalid
 		}
-		if addr.Is6() && network.str("Type") == "Overlay" {
+		if addr.Is6() && network.kind == "Overlay" {
 			return ErrInvalidParameter // overlays carry no IPv6
 		}
 		i := slices.IndexFunc(subnets, func(s subnet) bool { return s.prefix.Contains(addr) })
@@ -148,16 +148,6 @@ func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, 
 	return nil
 }
 
-func addressesOf(endpoint Doc) []netip.Addr {
-	var out []netip.Addr
-	for _, c := range endpoint.docs("IpConfigurations") {
-		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
-			out = append(out, addr)
-		}
-	}
-	return out
-}
-
 // freeAddress is the first address of the subnet that nobody has. The first two are left to gateways.
 func freeAddress(n *State, network string, s subnet) (netip.Addr, bool) {
 	taken := func(a netip.Addr) bool {
@@ -211,34 +201,22 @@ func macText(v uint64) string {
 // checkPortMappings refuses a host port that another endpoint, a NodePort load balancer or, where the profile says so,
 // a process of the host has.
 func (h *Host) checkPortMappings(n *State, d Doc) error {
-	for _, p := range d.docs("Policies") {
-		if p.str("Type") != "PortMapping" {
-			continue
-		}
-		want := p.doc("Settings")
-		if h.listenerTaken(Doc{"PortMappings": []Doc{want}}) {
+	for _, want := range mappingsOf(d) {
+		if h.listenerTaken(nil, []portDoc{want}) {
 			return ErrPortAlreadyExists
 		}
-		for _, other := range n.endpointsHaving(hostPortOf, portKey(want)) {
-			for _, q := range other.Doc.docs("Policies") {
-				if q.str("Type") == "PortMapping" && samePort(want, q.doc("Settings")) && other.ID != d.str("ID") {
-					return ErrPortAlreadyExists
-				}
+		for _, other := range n.endpointsHaving(hostPortOf, want.key()) {
+			if other.ID != d.str("ID") && slices.ContainsFunc(other.endpoint.ports, want.same) {
+				return ErrPortAlreadyExists
 			}
 		}
-		for id := range n.having(nodePortOf, portKey(want)) {
-			lb, ok := n.Get(LoadBalancer, id)
-			if ok && slices.ContainsFunc(lb.Doc.docs("PortMappings"), func(m Doc) bool { return samePort(want, m) }) {
+		for id := range n.having(nodePortOf, want.key()) {
+			if lb, ok := n.Get(LoadBalancer, id); ok && slices.ContainsFunc(lb.balancer.ports, want.same) {
 				return ErrPortAlreadyExists
 			}
 		}
 	}
 	return nil
-}
-
-func samePort(a, b Doc) bool {
-	return a.num("ExternalPort") != 0 && a.num("ExternalPort") == b.num("ExternalPort") && protocol(a) == protocol(b) &&
-		(a.str("VIP") == "" || b.str("VIP") == "" || a.str("VIP") == b.str("VIP"))
 }
 
 // protocol is a port's protocol number, also when it is given by name.
@@ -273,7 +251,7 @@ func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 
 // EndpointAddresses returns the addresses of an endpoint as texts.
 func EndpointAddresses(endpoint *Object) (texts []string) {
-	for _, a := range addressesOf(endpoint.Doc) {
+	for _, a := range endpoint.endpoint.addrs {
 		texts = append(texts, a.String())
 	}
 	return texts

@@ -69,12 +69,14 @@ func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 			}
 
 		case "virtualnetwork":
-			if o.Kind != Endpoint || !h.Profile.sameID(want, o.Doc.str("HostComputeNetwork")) {
+			if o.Kind != Endpoint || !h.Profile.sameID(want, o.endpoint.network) {
 				return false
 			}
 		case "virtualnetworkname":
-			n, ok := s.Get(Network, o.Doc.str("HostComputeNetwork"))
-			if o.Kind != Endpoint || !ok || n.Doc.str("Name") != want {
+			if o.Kind != Endpoint {
+				return false
+			}
+			if n, ok := s.Get(Network, o.endpoint.network); !ok || n.network.name != want {
 				return false
 			}
 
@@ -169,8 +171,8 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 	}
 	o.Doc = o.Doc.copy()
 	n.put(o)
-	if o.Kind == Endpoint && o.Doc.str("HostComputeNamespace") != ZeroID {
-		if err := place(n, o.Doc.str("HostComputeNamespace"), o); err != nil {
+	if o.Kind == Endpoint && o.endpoint.attached() {
+		if err := place(n, o.endpoint.namespace, o); err != nil {
 			return nil, "", err
 		}
 	}
@@ -237,14 +239,14 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 	switch k {
 	case Network:
 		for _, e := range s.endpointsHaving(networkOf, id) {
-			if e.Doc.str("HostComputeNamespace") != ZeroID {
+			if e.endpoint.attached() {
 				return nil, ErrHasReferences
 			}
 			n.drop(Endpoint, e.ID)
 		}
 	case Endpoint:
-		if ns := o.Doc.str("HostComputeNamespace"); ns != ZeroID {
-			if err := detach(n, ns, id); err != nil {
+		if o.endpoint.attached() {
+			if err := detach(n, o.endpoint.namespace, id); err != nil {
 				return nil, err
 			}
 		}

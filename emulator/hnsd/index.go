@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"net/netip"
-	"strconv"
 
 	"github.com/google/btree"
 )
@@ -118,32 +117,29 @@ func (s *State) endpointsHaving(name, value string) []*Object {
 func properties(o *Object) iter.Seq[property] {
 	switch o.Kind {
 	case Endpoint:
-		return endpointProperties(o.Doc)
+		return endpointProperties(o.endpoint)
 	case LoadBalancer:
-		return balancerProperties(o.Doc)
+		return balancerProperties(o.balancer)
 	}
 	return func(func(property) bool) {}
 }
 
 // endpointProperties returns what endpoints are looked up by. Every check of HNS that compares an endpoint with all
 // others goes by one of these, so that it takes as long with thousands of endpoints.
-func endpointProperties(d Doc) iter.Seq[property] {
+func endpointProperties(e *endpointDoc) iter.Seq[property] {
 	return func(yield func(property) bool) {
-		network, remote := d.str("HostComputeNetwork"), isRemote(d)
-		list := []property{{networkOf, network}, {macOf, d.str("MacAddress")}}
-		if ns := d.str("HostComputeNamespace"); ns != ZeroID {
-			list = append(list, property{namespaceOf, ns})
+		list := []property{{networkOf, e.network}, {macOf, e.mac}}
+		if e.attached() {
+			list = append(list, property{namespaceOf, e.namespace})
 		}
-		for _, a := range addressesOf(d) {
-			list = append(list, property{addressOf, addressKey(network, remote, a)})
-			if !remote {
+		for _, a := range e.addrs {
+			list = append(list, property{addressOf, addressKey(e.network, e.remote, a)})
+			if !e.remote {
 				list = append(list, property{localOf, a.String()})
 			}
 		}
-		for _, p := range d.docs("Policies") {
-			if p.str("Type") == "PortMapping" {
-				list = append(list, property{hostPortOf, portKey(p.doc("Settings"))})
-			}
+		for _, p := range e.ports {
+			list = append(list, property{hostPortOf, p.key()})
 		}
 		for _, p := range list {
 			if !yield(p) {
@@ -157,28 +153,25 @@ func addressKey(network string, remote bool, a netip.Addr) string {
 	return fmt.Sprintf("%s/%v/%s", network, remote, a)
 }
 
-// portKey is the external port of a mapping.
-func portKey(mapping Doc) string { return strconv.FormatUint(mapping.num("ExternalPort"), 10) }
-
 // balancerProperties returns what load balancers are looked up by: frontends, host ports, whether it holds a block of
 // ports, and node ports, which only those without a frontend address have.
-func balancerProperties(d Doc) iter.Seq[property] {
+func balancerProperties(b *balancerDoc) iter.Seq[property] {
 	return func(yield func(property) bool) {
-		for _, f := range frontends(d) {
+		for _, f := range b.frontends() {
 			if !yield(property{frontendOf, f}) {
 				return
 			}
 		}
-		for _, p := range hostPorts(d) {
+		for _, p := range b.hostPorts() {
 			if !yield(property{hostPortTaken, p}) {
 				return
 			}
 		}
-		if holdsBlock(d) && !yield(property{blockOf, ""}) || len(d.strs("FrontendVIPs")) > 0 {
+		if b.block && !yield(property{blockOf, ""}) || len(b.vips) > 0 {
 			return
 		}
-		for _, m := range d.docs("PortMappings") {
-			if !yield(property{nodePortOf, portKey(m)}) {
+		for _, m := range b.ports {
+			if !yield(property{nodePortOf, m.key()}) {
 				return
 			}
 		}

@@ -10,53 +10,49 @@ const maxBackends = 1024
 
 // checkLoadBalancer normalises and checks a load balancer, alone and against the others.
 func (h *Host) checkLoadBalancer(n *State, o *Object) error {
-	d := o.Doc
-	network, err := checkBackends(n, d)
+	network, err := checkBackends(n, o.Doc)
 	if err != nil {
 		return err
 	}
-	for _, vip := range d.strs("FrontendVIPs") {
+	b := readBalancer(o.ID, o.Doc)
+	for _, vip := range b.vips {
 		if _, err := netip.ParseAddr(vip); err != nil {
 			return ErrAddressInvalid
 		}
 	}
-
-	if d.num("Flags")&2 != 0 { // IPv6
-		net, ok := n.Get(Network, network)
-		if overlay := ok && net.Doc.str("Type") == "Overlay"; overlay || !h.Profile.Version.AtLeast(11, 10) {
-			// overlays carry none, older versions do not announce it; the code is unverified, no. 61
-			return ErrInvalidParameter
-		}
+	if b.ipv6 && (network != nil && network.kind == "Overlay" || !h.Profile.Version.AtLeast(11, 10)) {
+		// Overlays carry none, older versions do not announce it; the code is unverified, no. 61.
+		return ErrInvalidParameter
 	}
 
-	if err := checkSourceVIP(n, network, d.str("SourceVIP")); err != nil {
+	if err := checkSourceVIP(n, network, b.sourceVIP); err != nil {
 		return err
 	}
-	for _, key := range frontends(d) {
+	for _, key := range b.frontends() {
 		if n.anyHaving(frontendOf, key, o.ID) {
 			return h.Profile.FrontendConflict
 		}
 	}
-
-	for _, port := range hostPorts(d) {
+	for _, port := range b.hostPorts() {
 		if h.Profile.OnePortOwner && n.anyHaving(hostPortTaken, port, o.ID) {
 			return ErrPortAlreadyExists
 		}
 	}
-	if err := checkNodePorts(n, d); err != nil {
+	if err := checkNodePorts(n, b); err != nil {
 		return err
 	}
-	if h.listenerTaken(d) {
+	if h.listenerTaken(b.vips, b.ports) {
 		return ErrPortAlreadyExists
 	}
-	return h.checkPortBlocks(n, o)
+	return h.checkPortBlocks(n, o.ID, b)
 }
 
-// checkBackends writes each endpoint once, by its canonical ID. It returns the network of the first one.
-func checkBackends(n *State, d Doc) (network string, err error) {
+// checkBackends writes each endpoint once, by its canonical ID. It returns the network of the first one, nil if that is
+// gone.
+func checkBackends(n *State, d Doc) (network *networkDoc, err error) {
 	backends := d.strs("HostComputeEndpoints")
 	if len(backends) == 0 || len(backends) > maxBackends {
-		return "", ErrInvalidParameter
+		return nil, ErrInvalidParameter
 	}
 
 	var ids []any
@@ -65,10 +61,10 @@ func checkBackends(n *State, d Doc) (network string, err error) {
 		id := canonicalID(b)
 		e, ok := n.Get(Endpoint, id)
 		if !ok {
-			return "", ErrEndpointNotFound
+			return nil, ErrEndpointNotFound
 		}
-		if network == "" {
-			network = e.Doc.str("HostComputeNetwork")
+		if o, ok := n.Get(Network, e.endpoint.network); ok && len(ids) == 0 {
+			network = o.network
 		}
 		if !seen[id] {
 			seen[id] = true
@@ -86,15 +82,13 @@ const PortBlock = 64
 // PortBlocks is how many blocks are reserved.
 func (s *State) PortBlocks() int { return s.blocks }
 
-func holdsBlock(d Doc) bool { return d.num("Flags")&1 == 0 }
-
 // checkPortBlocks refuses a load balancer for which no block is left (kubernetes/kubernetes#117783; the code is
 // unverified, no. 62). One that has its block keeps it.
-func (h *Host) checkPortBlocks(n *State, o *Object) error {
-	if h.PortBlocks == nil || !holdsBlock(o.Doc) {
+func (h *Host) checkPortBlocks(n *State, id string, b *balancerDoc) error {
+	if h.PortBlocks == nil || !b.block {
 		return nil
 	}
-	if old, ok := n.Get(LoadBalancer, o.ID); ok && holdsBlock(old.Doc) {
+	if old, ok := n.Get(LoadBalancer, id); ok && old.balancer.block {
 		return nil
 	}
 	if n.PortBlocks() >= h.PortBlocks() {
@@ -103,14 +97,13 @@ func (h *Host) checkPortBlocks(n *State, o *Object) error {
 	return nil
 }
 
-// listenerTaken reports whether a process of the host has a port that the load balancer wants on the host's own
-// addresses: a node port, or a frontend that is the node's address.
-func (h *Host) listenerTaken(d Doc) bool {
+// listenerTaken reports whether a process of the host has a port that is wanted on the host's own addresses: a node
+// port, or a frontend that is the node's address.
+func (h *Host) listenerTaken(vips []string, ports []portDoc) bool {
 	if !h.Profile.HostListeners || h.Listens == nil {
 		return false
 	}
 	var addrs []netip.Addr
-	vips := d.strs("FrontendVIPs")
 	for _, v := range vips {
 		if v == h.NodeAddr {
 			addrs = append(addrs, netip.MustParseAddr(v))
@@ -120,8 +113,8 @@ func (h *Host) listenerTaken(d Doc) bool {
 		addrs = append(addrs, netip.Addr{})
 	}
 	for _, addr := range addrs {
-		for _, m := range d.docs("PortMappings") {
-			if h.Listens(uint8(protocol(m)), addr, uint16(m.num("ExternalPort"))) {
+		for _, p := range ports {
+			if h.Listens(uint8(p.protocol), addr, uint16(p.external)) {
 				return true
 			}
 		}
@@ -131,7 +124,7 @@ func (h *Host) listenerTaken(d Doc) bool {
 
 // checkSourceVIP: an address of an overlay network must be a local endpoint's; addresses of no network of ours are
 // taken as they are.
-func checkSourceVIP(n *State, network, vip string) error {
+func checkSourceVIP(n *State, network *networkDoc, vip string) error {
 	if vip == "" {
 		return nil
 	}
@@ -139,11 +132,10 @@ func checkSourceVIP(n *State, network, vip string) error {
 	if err != nil {
 		return ErrAddressInvalid
 	}
-	net, ok := n.Get(Network, network)
-	if !ok || net.Doc.str("Type") != "Overlay" {
+	if network == nil || network.kind != "Overlay" {
 		return nil
 	}
-	if !slices.ContainsFunc(subnetsOf(net.Doc), func(s subnet) bool { return s.prefix.Contains(addr) }) {
+	if !slices.ContainsFunc(network.subnets, func(s subnet) bool { return s.prefix.Contains(addr) }) {
 		return nil
 	}
 	if n.anyHaving(localOf, addr.String(), "") {
@@ -153,16 +145,14 @@ func checkSourceVIP(n *State, network, vip string) error {
 }
 
 // frontends are the keys by which load balancers conflict: address (or node), protocol, port and family.
-func frontends(d Doc) []string {
-	vips := d.strs("FrontendVIPs")
+func (b *balancerDoc) frontends() (keys []string) {
+	vips := b.vips
 	if len(vips) == 0 {
 		vips = []string{"node"}
 	}
-	var keys []string
 	for _, vip := range vips {
-		for _, m := range d.docs("PortMappings") {
-			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, protocol(m), m.num("ExternalPort"),
-				d.num("Flags")&2 != 0))
+		for _, p := range b.ports {
+			keys = append(keys, fmt.Sprintf("%s/%d/%d/%v", vip, p.protocol, p.external, b.ipv6))
 		}
 	}
 	return keys
@@ -170,26 +160,24 @@ func frontends(d Doc) []string {
 
 // hostPorts are the ports of the host itself that a load balancer takes: those without a frontend address, and those
 // that programs of the host reach (flag 2).
-func hostPorts(d Doc) (keys []string) {
-	for _, m := range d.docs("PortMappings") {
-		if len(d.strs("FrontendVIPs")) == 0 || m.num("Flags")&2 != 0 {
-			keys = append(keys, fmt.Sprintf("%d/%d/%v", protocol(m), m.num("ExternalPort"), d.num("Flags")&2 != 0))
+func (b *balancerDoc) hostPorts() (keys []string) {
+	for _, p := range b.ports {
+		if len(b.vips) == 0 || p.flags&2 != 0 {
+			keys = append(keys, fmt.Sprintf("%d/%d/%v", p.protocol, p.external, b.ipv6))
 		}
 	}
 	return keys
 }
 
 // checkNodePorts refuses a port of the node that an endpoint's port mapping has.
-func checkNodePorts(n *State, d Doc) error {
-	if len(d.strs("FrontendVIPs")) > 0 {
+func checkNodePorts(n *State, b *balancerDoc) error {
+	if len(b.vips) > 0 {
 		return nil
 	}
-	for _, m := range d.docs("PortMappings") {
-		for _, e := range n.endpointsHaving(hostPortOf, portKey(m)) {
-			for _, p := range e.Doc.docs("Policies") {
-				if p.str("Type") == "PortMapping" && samePort(m, p.doc("Settings")) {
-					return ErrPortAlreadyExists
-				}
+	for _, p := range b.ports {
+		for _, e := range n.endpointsHaving(hostPortOf, p.key()) {
+			if slices.ContainsFunc(e.endpoint.ports, p.same) {
+				return ErrPortAlreadyExists
 			}
 		}
 	}

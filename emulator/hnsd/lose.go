@@ -11,26 +11,26 @@ func KindNames() []string {
 func (o *Object) Is(kind string) bool {
 	switch {
 	case strings.EqualFold(kind, "LocalEndpoint"):
-		return o.Kind == Endpoint && !isRemote(o.Doc)
+		return o.Kind == Endpoint && !o.endpoint.remote
 	case strings.EqualFold(kind, "RemoteEndpoint"):
-		return o.Kind == Endpoint && isRemote(o.Doc)
+		return o.Kind == Endpoint && o.endpoint.remote
 	}
 	return strings.EqualFold(kind, o.Kind.String())
 }
 
 // HostDefault reports whether it is the host's own compartment, which is always there.
-func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.Doc.str("Type") == "HostDefault" }
+func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.namespace.kind == "HostDefault" }
 
 // Transient reports whether it is a network that a reboot removes, with its endpoints (hcsshim
 // hcn.EnableNonPersistent).
-func (o *Object) Transient() bool { return o.Kind == Network && o.Doc.num("Flags")&8 != 0 }
+func (o *Object) Transient() bool { return o.Kind == Network && o.network.transient }
 
 // DetachAll takes every endpoint out of its namespace, and counts them.
 func DetachAll(s *State) (next *State, n int, err error) {
 	next = s.clone()
 	for _, e := range s.List(Endpoint) {
-		if ns := e.Doc.str("HostComputeNamespace"); ns != ZeroID {
-			if err := detach(next, ns, e.ID); err != nil {
+		if e.endpoint.attached() {
+			if err := detach(next, e.endpoint.namespace, e.ID); err != nil {
 				return nil, 0, err
 			}
 			n++

@@ -59,8 +59,6 @@ func (s *State) Bind(id, path string) *State {
 	return n
 }
 
-func isHostNamespace(d Doc) bool { return d.str("Type") == "Host" || d.str("Type") == "HostDefault" }
-
 // modifyNamespace attaches or detaches an endpoint, or notes or forgets a container, which has no effect on packets.
 func modifyNamespace(n *State, o *Object, d Doc) error {
 	m, err := parseModification(d, "Container", "Endpoint")
@@ -86,7 +84,7 @@ func attach(n *State, namespace, endpoint string) error {
 	if !ok {
 		return ErrEndpointNotFound
 	}
-	if e.Doc.str("HostComputeNamespace") != ZeroID {
+	if e.endpoint.attached() {
 		return ErrInNamespace
 	}
 	return place(n, namespace, e)
@@ -94,7 +92,7 @@ func attach(n *State, namespace, endpoint string) error {
 
 // place records that an endpoint is in a namespace.
 func place(n *State, namespace string, e *Object) error {
-	if isRemote(e.Doc) {
+	if e.endpoint.remote {
 		return ErrRequestUnsupported
 	}
 	if err := setResource(n, namespace, "Endpoint", e.ID, true); err != nil {
@@ -111,7 +109,7 @@ func place(n *State, namespace string, e *Object) error {
 // detach leaves the endpoint without a namespace.
 func detach(n *State, namespace, endpoint string) error {
 	e, ok := n.Get(Endpoint, endpoint)
-	if !ok || e.Doc.str("HostComputeNamespace") != namespace {
+	if !ok || e.endpoint.namespace != namespace {
 		return ErrElementNotFound
 	}
 	if _, ok := n.Get(Namespace, namespace); ok {

@@ -70,7 +70,7 @@ func (p Profile) checkOverlaps(n *State, d Doc) error {
 	}
 	var taken []netip.Prefix
 	for _, other := range n.List(Network) {
-		for _, s := range subnetsOf(other.Doc) {
+		for _, s := range other.network.subnets {
 			taken = append(taken, s.prefix)
 		}
 	}

@@ -38,6 +38,8 @@ type Object struct {
 	Doc  Doc    // the v2 document as it is given back
 	V1   Doc    `json:",omitempty"` // fields that only v1 documents have
 	Path string `json:",omitempty"` // of a namespace: the Linux network namespace that somebody else made for it
+
+	typed // Doc, as the rules know it; set when the object is put into a State
 }
 
 // State is all objects of one host.
@@ -96,17 +98,18 @@ func (s *State) put(o *Object) {
 	s.set(o)
 }
 
-// set puts an object in its place, and counts.
+// set puts an object in its place, reads its document, and counts.
 func (s *State) set(o *Object) {
+	o.read()
 	s.uncount(o.Kind, o.ID)
-	if o.Kind == LoadBalancer && holdsBlock(o.Doc) {
+	if o.Kind == LoadBalancer && o.balancer.block {
 		s.blocks++
 	}
 	s.insert(o)
 }
 
 func (s *State) uncount(k Kind, id string) {
-	if old, ok := s.Get(k, id); ok && k == LoadBalancer && holdsBlock(old.Doc) {
+	if old, ok := s.Get(k, id); ok && k == LoadBalancer && old.balancer.block {
 		s.blocks--
 	}
 }

@@ -142,8 +142,13 @@ func checkIndex(t *testing.T, s *State) {
 		for p := range properties(o) {
 			want[indexed{p, o.ID}] = true
 		}
-		if o.Kind == LoadBalancer && holdsBlock(o.Doc) {
+		if o.Kind == LoadBalancer && o.balancer.block {
 			blocks++
+		}
+		again := *o
+		again.read()
+		if !reflect.DeepEqual(again.typed, o.typed) {
+			t.Fatalf("%s %s: what is known of it is not what its document says: %s", o.Kind, o.ID, o.Doc)
 		}
 	}
 	s.index.Ascend(func(e indexed) bool { have[e] = true; return true })

@@ -27,7 +27,7 @@ func (s *State) Target(k Kind, id string, create bool, d Doc) Target {
 	case k == LoadBalancer || k == Route:
 		backends := d.strs("HostComputeEndpoints")
 		if o, ok := s.Get(k, id); ok && len(backends) == 0 {
-			backends = o.Doc.strs("HostComputeEndpoints")
+			backends = o.backends()
 		}
 		t.Backends = len(backends)
 		t.Network = s.networkOfFirst(backends)
@@ -53,7 +53,7 @@ func (s *State) TargetV1(c V1) Target {
 			backends = append(backends, canonicalID(r[strings.LastIndex(r, "/")+1:]))
 		}
 		if o, ok := s.Get(LoadBalancer, id); ok && len(backends) == 0 {
-			backends = o.Doc.strs("HostComputeEndpoints")
+			backends = o.backends()
 		}
 		t.Backends, t.Network = len(backends), s.networkOfFirst(backends)
 	}
@@ -74,5 +74,13 @@ func (s *State) networkOf(endpoint string) string {
 	if !ok {
 		return ""
 	}
-	return e.Doc.str("HostComputeNetwork")
+	return e.endpoint.network
+}
+
+// backends are the endpoints that a load balancer or an SDN route names.
+func (o *Object) backends() []string {
+	if o.balancer != nil {
+		return o.balancer.backends
+	}
+	return o.route.endpoints
 }

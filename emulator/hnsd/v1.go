@@ -157,7 +157,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 func (c *v1Call) create(k Kind) (any, error) {
 	if k == Network && c.h.Profile.UniqueNames {
 		for _, o := range c.state.List(Network) {
-			if o.Doc.str("Name") == c.body.str("Name") {
+			if o.network.name == c.body.str("Name") {
 				return nil, ErrNetworkAlreadyExists
 			}
 		}
@@ -209,7 +209,7 @@ func (c *v1Call) attachment() (any, error) {
 
 	n := c.state.clone()
 	var err error
-	now := o.Doc.str("HostComputeNamespace")
+	now := o.endpoint.namespace
 	switch {
 	case c.verb() == "detach" && now == ZeroID:
 		err = ErrEndpointNotAttached
@@ -242,7 +242,7 @@ func attachToHost(n *State, endpoint string, newID func() string) error {
 // hostNamespace is the oldest namespace of the host's own compartment.
 func hostNamespace(s *State) string {
 	for _, o := range s.List(Namespace) {
-		if isHostNamespace(o.Doc) {
+		if o.namespace.host() {
 			return o.ID
 		}
 	}
