@@ -151,6 +151,7 @@ func checkIndex(t *testing.T, s *State) {
 			t.Fatalf("%s %s: what is known of it is not what its document says: %s", o.Kind, o.ID, o.Doc)
 		}
 	}
+
 	s.index.Ascend(func(e indexed) bool { have[e] = true; return true })
 	if !reflect.DeepEqual(want, have) || blocks != s.PortBlocks() {
 		t.Fatalf("the index has %d entries and %d blocks, want %d and %d", len(have), s.PortBlocks(), len(want), blocks)

@@ -83,8 +83,10 @@ func (s *Service) create(ctx context.Context, c call) (a wire.Answer, err error)
 	id := ""
 	err = s.objects.Change(ctx, func(state *hnsd.State) (next *hnsd.State, err error) {
 		next, id, err = s.host.Create(state, c.kind, c.parent, c.GUID, c.settings)
-		if path := s.guests.path(id); err == nil && c.kind == hnsd.Namespace && path != "" {
-			next = next.Bind(id, path)
+		if err == nil && c.kind == hnsd.Namespace {
+			if path := s.guests.path(id); path != "" {
+				next = next.Bind(id, path)
+			}
 		}
 		return next, err
 	})

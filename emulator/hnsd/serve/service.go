@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
+
 	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
 	"porthole.dev/porthole/emulator/desired"
@@ -117,3 +119,6 @@ func (s *Service) Verify(ctx context.Context) (list []dataplane.Drift, err error
 func (s *Service) setPorts(q ports.Request) error {
 	return s.objects.Alone(func(objects.Writer) error { return s.ports.Set(q, s.objects.State().PortBlocks()) })
 }
+
+// newID returns a random GUID.
+func newID() string { return string(uuid.NewUUID()) }
