@@ -35,12 +35,12 @@ type Profile struct {
 	// UniqueRemotes refuses a second remote endpoint with one address (inferred for newer builds).
 	UniqueRemotes bool
 	// HostListeners refuses a node port, or a frontend on the node's own address, on which a process of the host
-	// listens. kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to (unverified, no.
-	// 37).
+	// listens. kubernetes/kubernetes#137530 names builds of Server 2019; newer ones are taken not to
+	// (unverified, no. 37).
 	HostListeners bool
 	// OnePortOwner takes a port of the host for one load balancer only, regardless of its address: one without an
-	// address, or with port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is unverified,
-	// no. 10.
+	// address, or with port flag 2. Windows has HCN_E_PORT_ALREADY_EXISTS for it; whether it does so is
+	// unverified, no. 10.
 	OnePortOwner bool
 	// TextFilters writes ids in upper case and compares the ids of filters with them as texts. Windows writes most ids
 	// in upper case, and no document says how its filters compare (unverified, no. 14).

@@ -77,7 +77,7 @@ func (s *Service) serveControl(ctx context.Context) (*http.Server, error) {
 		return nil, fmt.Errorf("serving HCS control: %w", err)
 	}
 	server := &http.Server{Handler: s.controls(), BaseContext: func(net.Listener) context.Context { return ctx }}
-	go server.Serve(unix)
+	go func() { _ = server.Serve(unix) }() // it ends with the server
 	return server, nil
 }
 

@@ -98,7 +98,7 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 	defer stop()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, conn)
+		_, _ = io.Copy(io.Discard, conn) // it ends with the connection
 	}()
 
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {

@@ -27,10 +27,10 @@ func SleepUntil(ctx context.Context, end time.Time) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // the default of 50 µs would be added to each wait
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // the default of 50 µs would be added to each wait
 	for left > 0 {
 		t := unix.NsecToTimespec(int64(left))
-		unix.Nanosleep(&t, nil)
+		_ = unix.Nanosleep(&t, nil) // a signal ends it early, and the loop goes on
 		left = time.Until(end)
 	}
 }

@@ -138,7 +138,7 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 		switch q.Op {
 		case wire.Events:
 			if err := s.stack.StreamEvents(ctx, conn, q.Text[0]); err != nil {
-				conn.Write(failure(err).Frame())
+				_, _ = conn.Write(failure(err).Frame()) // the connection ends in any case
 			}
 			return
 		case wire.Notify:

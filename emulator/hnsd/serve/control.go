@@ -195,7 +195,7 @@ func reply(w http.ResponseWriter, v any, err error) {
 		w.WriteHeader(code)
 		v = map[string]string{"error": err.Error()}
 	}
-	json.NewEncoder(w).Encode(v)
+	_ = json.NewEncoder(w).Encode(v) // the caller has gone
 }
 
 // dump returns all objects as they are kept, by kind. Lists are never nil, so that their JSON is never null.

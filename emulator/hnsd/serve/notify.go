@@ -113,19 +113,19 @@ func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if e := s.life.refusal(); e != nil {
-		conn.Write(failure(e).Frame())
+		_, _ = conn.Write(failure(e).Frame()) // the connection ends in any case
 		return
 	}
 	fault := s.faults.Match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
 	if fault.Action == "fail" {
-		conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).Frame())
+		_, _ = conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).Frame()) // as above
 		return
 	}
 	c := s.subscribers.add()
 	defer s.subscribers.remove(c)
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, conn)
+		_, _ = io.Copy(io.Discard, conn) // it ends with the connection
 	}()
 
 	if _, err := conn.Write(wire.Answer{}.Frame()); err != nil {

@@ -129,7 +129,7 @@ func (s *Service) serveControl(ctx context.Context, hostDir string) (*http.Serve
 		return nil, fmt.Errorf("serving HNS control: %w", err)
 	}
 	server := &http.Server{Handler: s.controls(ctx), BaseContext: func(net.Listener) context.Context { return ctx }}
-	go server.Serve(unix)
+	go func() { _ = server.Serve(unix) }() // it ends with the server
 	return server, nil
 }
 
