@@ -1,0 +1,125 @@
+package component
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Run starts the components, and stops them when ctx ends or one of them fails. It returns nil if ctx ended, else the
+// error of the component that failed first.
+func (p Plan) Run(ctx context.Context) error {
+	failures := make(chan error, 1) // the first one counts
+	var up []*running
+	defer func() {
+		for _, r := range slices.Backward(up) {
+			r.stop(ctx)
+		}
+	}()
+
+	klog.FromContext(ctx).V(2).Info("Starting components", "plan", p.String())
+	for _, c := range p.list {
+		r, err := start(ctx, c, failures)
+		if r != nil {
+			up = append(up, r)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failures:
+		return err
+	}
+}
+
+// running is a component that was started.
+type running struct {
+	Component
+	end  context.CancelCauseFunc // of the context of Start and Run
+	done chan struct{}           // closed when Run has returned
+}
+
+// start starts a component and waits until it is ready. It returns what is to be stopped, nil if there is nothing.
+func start(ctx context.Context, c Component, failures chan<- error) (*running, error) {
+	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	// While it starts, the component ends with the program. Afterwards it ends when its turn comes.
+	started := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	defer started()
+
+	if c.Start != nil {
+		if err := c.Start(own); err != nil {
+			end(nil)
+			return nil, err
+		}
+	}
+	r := &running{Component: c, end: end, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		if c.Run == nil {
+			return
+		}
+		if err := c.Run(own); err != nil && own.Err() == nil {
+			select {
+			case failures <- err:
+			default:
+			}
+		}
+	}()
+	return r, r.await(own)
+}
+
+// await waits until the component is ready.
+func (r *running) await(ctx context.Context) error {
+	if r.Ready == nil {
+		return nil
+	}
+	if r.ReadyWithin > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.ReadyWithin)
+		defer cancel()
+	}
+	err := r.Ready(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("waiting %v for %s to be ready: %w", r.ReadyWithin, r.Name, err)
+	}
+	return err
+}
+
+// stop ends Run, undoes Start, and waits for both, but not for longer than the component may take.
+func (r *running) stop(ctx context.Context) {
+	within := r.StopWithin
+	if within == 0 {
+		within = DefaultStop
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+
+	r.end(context.Cause(ctx))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-r.done
+		if r.Stop != nil {
+			r.Stop(limited)
+		}
+	}()
+	began := time.Now()
+	select {
+	case <-stopped:
+	case <-limited.Done():
+		klog.FromContext(ctx).Error(limited.Err(), "A component does not stop; going on without it", "component",
+			r.Name,
+			"waited", time.Since(began))
+	}
+}
