@@ -17,8 +17,8 @@ import (
 
 // Loop says what is repeated, and when.
 type Loop struct {
-	// Pass compares what is with what should be and corrects it. An error says that it has to be repeated after Retry;
-	// Pass logs it. It is called once at a time. Required.
+	// Pass compares what is with what should be and corrects it. An error says that it has to be repeated after Retry.
+	// It is called once at a time. Required.
 	Pass func(ctx context.Context) error
 	// Wake asks for a pass before the period is over; nil: nobody does.
 	Wake <-chan struct{}
@@ -33,6 +33,8 @@ type Loop struct {
 	Period time.Duration
 	// Retry are the waits after passes that failed in a row; the zero value means Period.
 	Retry retry.Backoff
+	// Failed is told of a pass that failed, and when the next one comes; nil: Pass tells whom it concerns.
+	Failed func(ctx context.Context, err error, wait time.Duration)
 	// Later leaves out the pass at the start.
 	Later bool
 }
@@ -64,6 +66,9 @@ func (l Loop) Run(ctx context.Context) {
 			failures = 0
 		}
 		wait = l.wait(failures)
+		if err != nil && l.Failed != nil && ctx.Err() == nil {
+			l.Failed(ctx, err, wait)
+		}
 	}
 }
 

@@ -52,6 +52,12 @@ func TestRun(t *testing.T) {
 				}
 
 				var got []time.Duration
+				told := 0
+				c.loop.Failed = func(_ context.Context, _ error, wait time.Duration) {
+					if told++; wait < s {
+						t.Errorf("after failure %d the next pass waits %v", told, wait)
+					}
+				}
 				c.loop.Wake = wake
 				c.loop.Pass = func(context.Context) error {
 					got = append(got, time.Since(began))
@@ -62,8 +68,8 @@ func TestRun(t *testing.T) {
 					return nil
 				}
 				c.loop.Run(ctx)
-				if !slices.Equal(got, c.want) {
-					t.Errorf("passes began at %v, want %v", got, c.want)
+				if !slices.Equal(got, c.want) || told != c.fails {
+					t.Errorf("passes began at %v, want %v; told of %d failures, want %d", got, c.want, told, c.fails)
 				}
 			})
 		})
