@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -98,38 +97,4 @@ func (w *runtimeWatch) stuck() error {
 		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// checkUserNamespaces returns why a handler of the runtime cannot give a pod a user namespace, in upstream's words.
-func checkUserNamespaces(h *runtime.Health, handler string) error {
-	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
-	if handler != "" {
-		text = fmt.Sprintf(
-			"can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
-	}
-	if h == nil || len(h.Handlers) == 0 { // an old runtime says nothing of its handlers
-		return errors.New(text)
-	}
-	for _, x := range h.Handlers {
-		if x.Name == handler && x.UserNamespaces {
-			return nil
-		}
-		if x.Name == handler {
-			return errors.New(text)
-		}
-	}
-	return fmt.Errorf("%s: the handler %q is not known", text, handler)
-}
-
-// recursiveHandlers returns the runtime's handlers that can make mounts below a read-only mount read-only.
-func recursiveHandlers(h *runtime.Health) (names []string) {
-	if h == nil { // not known yet
-		return nil
-	}
-	for _, x := range h.Handlers {
-		if x.RecursiveReadOnlyMounts {
-			names = append(names, x.Name)
-		}
-	}
-	return names
 }

@@ -22,11 +22,6 @@ type Manager struct {
 	o       Options
 	drivers *Drivers
 
-	// Alive reports whether a pod has its place on the node, and whether all pods that have one are known. Changed is
-	// told the pods whose devices are of another health. Both are set before Run.
-	Alive   func(types.UID) (alive, complete bool)
-	Changed func([]types.UID)
-
 	locks keylock.Set // by claim: held while its drivers are called
 
 	mu     sync.Mutex
@@ -75,7 +70,7 @@ func (m *Manager) sweep(ctx context.Context) (complete bool) {
 	pods := m.table.pods()
 	m.mu.Unlock()
 	for _, uid := range pods {
-		alive, known := m.Alive(uid)
+		alive, known := m.o.Alive(uid)
 		if !known {
 			return false
 		}

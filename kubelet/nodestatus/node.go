@@ -28,8 +28,6 @@ type Node struct {
 	images atomic.Pointer[[]v1.ContainerImage]
 	// pressed holds the pressure conditions that are true; never nil.
 	pressed atomic.Pointer[map[v1.NodeConditionType]bool]
-	// changed asks for a report at once.
-	changed wakeup.Signal
 
 	// due is when the next report must be sent even if nothing has changed. It carries the monotonic clock, so that a
 	// change of the wall clock does not move it. Only Run uses it.
@@ -39,7 +37,10 @@ type Node struct {
 
 // New returns a Node that does nothing yet.
 func New(o Options, links Links) *Node {
-	n := &Node{o: o, links: links, changed: wakeup.New()}
+	if o.Changed == nil {
+		o.Changed = wakeup.New()
+	}
+	n := &Node{o: o, links: links}
 	n.pressed.Store(&map[v1.NodeConditionType]bool{})
 	return n
 }
@@ -94,7 +95,7 @@ func (n *Node) SetPressures(conditions map[v1.NodeConditionType]bool) {
 func (n *Node) Pressures() map[v1.NodeConditionType]bool { return *n.pressed.Load() }
 
 // ReportSoon makes Run work out the status at once. It does not block.
-func (n *Node) ReportSoon() { n.changed.Wake() }
+func (n *Node) ReportSoon() { n.o.Changed.Wake() }
 
 // Announce sends the events of a kubelet that has just registered its node.
 func (n *Node) Announce() {
@@ -126,7 +127,7 @@ func (n *Node) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-n.changed:
+		case <-n.o.Changed:
 		}
 	}
 }

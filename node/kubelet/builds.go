@@ -7,14 +7,13 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/registry"
 	"porthole.dev/porthole/internal/winbuild"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
 // imageBuilds returns the check of images before they are pulled; nil on Linux, whose nodes run images of every
 // version. api may be nil.
-func imageBuilds(given *Options, o *core.Options, api *kube.Kubelet, rt *runtime.Runtime) *image.Builds {
+func imageBuilds(given *Options, o *assembly, api *kube.Kubelet, rt *runtime.Runtime) *image.Builds {
 	if !platform.IsWindows {
 		return nil
 	}

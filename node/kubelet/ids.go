@@ -9,7 +9,6 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/userns"
 )
 
@@ -18,7 +17,7 @@ import (
 const idsUser = "kubelet"
 
 // giveIDs gives o the user ids of pods that have a user namespace of their own.
-func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
+func giveIDs(cfg *v1beta1.KubeletConfiguration, o *assembly) error {
 	if platform.IsWindows {
 		return nil
 	}
@@ -32,7 +31,7 @@ func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
 	}
 	all, err := idsForPods(length)
 	if err == nil {
-		o.Placing.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all,
+		o.allot.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all,
 			Length: length, MaxPods: int(cfg.MaxPods)})
 	}
 	if err != nil {

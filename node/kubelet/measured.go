@@ -10,7 +10,6 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/serve"
@@ -51,7 +50,7 @@ func placePrograms(ctx context.Context, cfg *v1beta1.KubeletConfiguration) {
 }
 
 // measured says which cgroups the server measures: none on a system without.
-func measured(cfg *v1beta1.KubeletConfiguration, o *core.Options, given string) serve.CgroupOptions {
+func measured(cfg *v1beta1.KubeletConfiguration, o *assembly, given string) serve.CgroupOptions {
 	tree, ok := o.Cgroups.(cgroup.Tree)
 	reader := usage.New()
 	if !ok || reader == nil {

@@ -19,7 +19,9 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/dns"
@@ -78,8 +80,16 @@ func deviceFolder(given, root string, windows bool) string {
 	return pluginFolder
 }
 
+// assembly is a kubelet that is put together: its options, and those of what gives pods devices, processors, memory and
+// claims.
+type assembly struct {
+	core.Options
+	allot     allot.Options
+	deviceDir string // of the sockets of device plugins
+}
+
 // options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
-func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses,
+func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*assembly, *nodeAddresses,
 	error) {
 	root, logs, err := folders(cfg, given)
 	if err != nil {
@@ -111,12 +121,15 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 	if err != nil {
 		return nil, nil, err
 	}
-	o := &core.Options{RootDir: root, PodLogsDir: logs, Windows: platform.IsWindows,
-		DeviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows)}
+	pods := core.NewPods()
+	o := &assembly{deviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows),
+		allot:   allot.Options{Pods: pods.View},
+		Options: core.Options{RootDir: root, PodLogsDir: logs, Windows: platform.IsWindows, Pods: pods}}
 	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
 		return nil, nil, err
 	}
 
+	o.Node.Changed = wakeup.New()
 	o.Node.IPs, o.PodRange = addresses.list, addresses.avoid
 	if o.Pressure.Desired, err = evictionSettings(cfg); err != nil {
 		return nil, nil, err
@@ -137,7 +150,7 @@ func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Opti
 }
 
 // configured sets what the configuration alone says. name is the node's.
-func configured(o *core.Options, cfg *v1beta1.KubeletConfiguration, name string) {
+func configured(o *assembly, cfg *v1beta1.KubeletConfiguration, name string) {
 	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
 		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
 	}
@@ -220,7 +233,7 @@ func checkLabels(labels map[string]string) error {
 
 // giveCgroups gives pods their place in the cgroup tree, which Windows has not, and limits what all of them have
 // together.
-func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platform.Host, root string) error {
+func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *assembly, host platform.Host, root string) error {
 	if platform.IsWindows {
 		return nil
 	}

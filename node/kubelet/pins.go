@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/numa"
@@ -73,29 +73,30 @@ func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPU
 
 // place gives o what the configuration says about processors, memory and how they lie to each other. kept are
 // processors that nobody gets alone.
-func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, kept cpuset.CPUSet) (err error) {
-	o.Placing.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
+func place(cfg *v1beta1.KubeletConfiguration, o *assembly, m *numa.Machine, kept cpuset.CPUSet) (err error) {
+	o.allot.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
 	if m == nil {
 		return nil
 	}
-	if o.Placing.Topology, err = topology(cfg, m); err != nil {
+	if o.allot.Topology, err = topology(cfg, m); err != nil {
 		return err
 	}
-	o.Placing.Period = cfg.CPUManagerReconcilePeriod.Duration
-	o.Placing.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
+	o.allot.Period = cfg.CPUManagerReconcilePeriod.Duration
+	o.allot.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
 		CPUOptions:   cfg.CPUManagerPolicyOptions,
 		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory,
-		Reserved: o.Node.Reserved})
+		Reserved: o.Node.Reserved,
+		Alive:    o.Pods.Alive})
 	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil &&
 		config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
-		o.Cgroups, o.Placing.NoQuota = tree.Unlimited(o.Placing.Pins.HasCPUs), true
+		o.Cgroups, o.allot.NoQuota = tree.Unlimited(o.allot.Pins.HasCPUs), true
 	}
 	return err
 }
 
 // topology reads how the resources of a pod have to lie to each other.
-func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology, error) {
-	out := core.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m},
+func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (allot.Topology, error) {
+	out := allot.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m},
 		WholePod: cfg.TopologyManagerScope == "pod"}
 	if out.Name == numa.PolicyNone {
 		return out, nil

@@ -10,7 +10,6 @@ import (
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"porthole.dev/porthole/internal/kube"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/dra"
@@ -31,13 +30,14 @@ type plugins struct {
 // there are none: what they serve comes from objects of the API.
 //
 // A node that has its CSINode, as after a restart of the kubelet, is ready at once.
-func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet) (*plugins,
+func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *assembly, api *kube.Kubelet) (*plugins,
 	error) {
 	if api == nil {
 		return &plugins{}, nil
 	}
 	var err error
-	o.Placing.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter,
+	o.allot.Claims, err = dra.New(dra.Options{API: api, Alive: o.Pods.Alive, Changed: o.Pods.Wake, Dir: o.RootDir,
+		Meter:    o.Meter,
 		Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.
 	p := &plugins{online: true,
 		drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
 	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{
-		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Placing.Claims.Drivers()})
+		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.allot.Claims.Drivers()})
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
 	if have, err := api.CSINode(ctx); err == nil && have != nil {

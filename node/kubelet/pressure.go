@@ -14,7 +14,6 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/logs"
@@ -68,7 +67,7 @@ type leftReader struct {
 	images, layers string // as the runtime named them; empty until it answers
 }
 
-func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime,
+func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *assembly, rt *runtime.Runtime,
 	volumes *volume.Manager) (*leftReader, error) {
 	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage,
 		same:  platform.SameDisk,

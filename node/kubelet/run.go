@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
@@ -19,9 +20,11 @@ import (
 	"porthole.dev/porthole/internal/logging"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/credential"
+	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
@@ -143,7 +146,8 @@ func run(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options)
 		return err
 	}
 
-	server.k = core.New(*o)
+	giveDevices(ctx, o)
+	server.k = core.New(o.Options)
 	go plugins.run(ctx, server.k.ReportNode)
 	go addresses.keep(ctx, server.k.ReportNode)
 	go awaitNetwork(ctx, gate, server.k.ReportNode)
@@ -151,6 +155,21 @@ func run(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options)
 		go keepChains(ctx)
 	}
 	return server.run(ctx)
+}
+
+// giveDevices makes what serves device plugins, and what gives pods devices, processors, memory and claims.
+func giveDevices(ctx context.Context, o *assembly) {
+	changed := func(pods []types.UID) { o.Node.Changed.Wake(); o.Pods.Wake(pods) }
+	d := device.Options{Dir: o.deviceDir, Alive: o.Pods.Alive, Changed: changed, Meter: o.Meter}
+	if m := o.allot.Topology.Machine; m != nil {
+		d.Nodes = m.NodeIDs()
+	}
+	var err error
+	if o.allot.Devices, err = device.New(d); err != nil { // as upstream's kubelet: pods that run have what they need
+		klog.FromContext(ctx).Error(err, "What an earlier kubelet wrote down about devices cannot be read")
+	}
+	o.allot.Meter = o.Meter
+	o.Allot = allot.New(o.allot)
 }
 
 // takeLock waits for the lock file, if one is given.
@@ -174,7 +193,7 @@ func shareMounts(ctx context.Context, root string) {
 }
 
 // recordFacts has the kubelet write down in a file what it learns; "" for nothing.
-func recordFacts(o *core.Options, file string) (err error) {
+func recordFacts(o *assembly, file string) (err error) {
 	if file != "" {
 		o.Facts, err = factlog.Open(file, factlog.DefaultLimits)
 	}
@@ -191,14 +210,14 @@ func (s servedBy) run(ctx context.Context) error {
 		defer stop()
 	}
 
-	go servePodResources(ctx, s.o.RootDir, s.k)
+	go servePodResources(ctx, s.o.RootDir, s.o.Allot.Resources())
 	defer prepareShutdown(ctx, s.cfg, s.k)()
 	return ending(ctx, s.k.Run(ctx))
 }
 
 // servePodResources tells programs of the node what pods have of it. A kubelet that cannot goes on without.
-func servePodResources(ctx context.Context, root string, k *core.Kubelet) {
-	if err := podresources.Serve(ctx, filepath.Join(root, "pod-resources"), core.NewPodResources(k)); err != nil {
+func servePodResources(ctx context.Context, root string, of allot.Resources) {
+	if err := podresources.Serve(ctx, filepath.Join(root, "pod-resources"), of); err != nil {
 		klog.FromContext(ctx).Error(err, "What pods have of the node cannot be asked for")
 	}
 }
@@ -225,7 +244,7 @@ func awaitNetwork(ctx context.Context, gate *bootrecord.Gate, made func()) {
 
 // connectRuntime dials the runtime, and gives o all that speaks to it. The caller calls closeCRI at the end. api may
 // be nil.
-func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options,
+func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *assembly,
 	api *kube.Kubelet) (rt *runtime.Runtime, closeCRI func(), err error) {
 	usage, _ := platform.ReadUsage(o.RootDir) // what cannot be read is zero
 	o.Meter = meter.New(meter.Options{NodeName: o.Node.Name, Boot: usage.Boot})
@@ -251,7 +270,7 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 			return decideDriver(ctx, cfg.CgroupDriver, ask)
 		})
 	}
-	o.Placing.Pin = func(ctx context.Context, container, cpus string) error {
+	o.allot.Pin = func(ctx context.Context, container, cpus string) error {
 		return runtime.Pin(ctx, rt, container, cpus)
 	}
 
@@ -272,7 +291,8 @@ func connectRuntime(ctx context.Context, cfg *v1beta1.KubeletConfiguration, give
 	}
 	pulls.Verify.Checked = o.Meter.Images().Checked
 	o.Meter.CountPulls(pulls.Verify.Kept)
-	o.ImageGC = &image.GC{Removed: o.Meter.Images().Removed, Verify: pulls.Verify, Images: pulls.Client(),
+	o.ImageGC = &image.GC{Event: o.API.NodeEvent, Removed: o.Meter.Images().Removed, Verify: pulls.Verify,
+		Images:  pulls.Client(),
 		Runtime: rt.Client(), Disk: diskOf, Policy: gcPolicy(cfg)}
 	return rt, closeCRI, nil
 }
@@ -315,7 +335,7 @@ func keepVolumes(s *servedBy, p *plugins, nodeChanged func()) (*volume.Manager, 
 
 // volumeOptions returns what volumes need. Without api (a kubelet without a cluster) they have neither objects nor
 // tokens. nodeChanged is called when the volumes change that the node uses.
-func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet, p *plugins,
+func volumeOptions(cfg *v1beta1.KubeletConfiguration, o *assembly, api *kube.Kubelet, p *plugins,
 	nodeChanged func()) volume.Options {
 	options := volume.Options{RootDir: o.RootDir, NodeName: o.Node.Name, BootID: o.Node.Host.BootID,
 		NodeChanged: nodeChanged, Measure: o.Meter.VolumeOperation,
@@ -472,7 +492,7 @@ func privileges(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *O
 }
 
 // connect makes the client of the API server. It returns nil for a node without a cluster.
-func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *core.Options,
+func connect(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options, o *assembly,
 	lost func(error)) (*kube.Kubelet, error) {
 	if given.Kubeconfig == "" {
 		if given.Bootstrap != "" {

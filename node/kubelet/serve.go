@@ -32,7 +32,7 @@ type servedBy struct {
 	k       *core.Kubelet
 	cfg     *v1beta1.KubeletConfiguration
 	api     *kube.Kubelet
-	o       *core.Options
+	o       *assembly
 	runtime *runtime.Runtime
 	volumes *volume.Manager
 	certDir string
@@ -53,7 +53,7 @@ func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
 		goruntime.SetBlockProfileRate(1) // as upstream: every event
 	}
 	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
-	o.Meter.CountPods(func() meter.Pods { return core.CountPods(k) })
+	o.Meter.CountPods(o.Pods.Count)
 	o.Meter.Registry.MustRegister(buildinfo.Metric(Version))
 	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func delayShutdown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByP
 	ctx, cancel = context.WithCancel(ctx)
 	o := logind.Options{Who: "kubelet", Why: "Kubelet needs time to handle node shutdown",
 		Time:     core.ShutdownTime(periods) + shutdownSlack,
-		ShutDown: func() { k.ShutDown(ctx, periods) }, Cancelled: func() { core.CancelShutdown(k) }}
+		ShutDown: func() { k.ShutDown(ctx, periods) }, Cancelled: k.CancelShutdown}
 
 	go func() {
 		for failures := 1; ; failures++ {

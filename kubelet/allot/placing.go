@@ -1,4 +1,4 @@
-package kubelet
+package allot
 
 import (
 	"context"
@@ -10,38 +10,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/admit"
-	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
-	"porthole.dev/porthole/kubelet/userns"
 )
-
-// Topology says how the resources of a pod have to lie to each other in the machine.
-type Topology struct {
-	numa.Policy
-	// WholePod asks this of the resources of all containers together; else of each container alone.
-	WholePod bool
-}
-
-// Placing is how pods get the resources of which there are pieces.
-type Placing struct {
-	// Topology says how the resources of a pod have to lie to each other; the zero value asks nothing.
-	Topology Topology
-	// Pins is who has which processors and memory alone; nil if nobody can. Period is how often it is checked that
-	// containers run where they should, and Pin tells one so; both are required with Pins.
-	Pins   *pin.Manager
-	Period time.Duration
-	Pin    func(ctx context.Context, container, cpus string) error
-	// NoQuota leaves out the CPU quota of containers that have processors alone.
-	NoQuota bool
-	// IDs are the user ids of pods that have a user namespace of their own; nil if no pod can.
-	IDs *userns.Manager
-	// Claims are the ResourceClaims of pods; nil for a node without an API server.
-	Claims *dra.Manager
-	// Health shows the health of devices in the status of pods.
-	Health bool
-}
 
 // allocation gives one pod resources of one trade; device.Round and pin.Round are ones. It ends with Commit or Abort.
 type allocation interface {
@@ -64,15 +36,9 @@ type placing struct {
 	meter *meter.Meter
 }
 
-func newPlacing(o *Options, d devices, pins pins) *placing {
-	l := &placing{Topology: o.Placing.Topology, pins: pins, meter: o.Meter}
-	if d, ok := d.(deviceGiver); ok {
-		l.begin = append(l.begin, func(p *v1.Pod) allocation { return d.Begin(p) })
-	}
-	if pins.Active() {
-		l.begin = append(l.begin, func(p *v1.Pod) allocation { return pins.Begin(p) })
-	}
-	if pins.Active() || l.hasPolicy() {
+func newPlacing(t Topology, p pins, m *meter.Meter, begin []func(*v1.Pod) allocation) *placing {
+	l := &placing{Topology: t, begin: begin, pins: p, meter: m}
+	if p.Active() || l.hasPolicy() {
 		l.turn = make(chan struct{}, 1)
 	}
 	return l
@@ -167,7 +133,6 @@ func refusalOf(err error) *admit.Refusal {
 }
 
 // regain gives a pod that runs the processors and the memory that it had, if what was written down about them is lost.
-// A pod for which there is no room goes on without: it has its place whatever has changed.
 func (l *placing) regain(ctx context.Context, p *v1.Pod) {
 	if !l.pins.Active() {
 		return
@@ -224,14 +189,6 @@ func requestsChange(had, wants *v1.Pod, name v1.ResourceName) bool {
 	return false
 }
 
-// podAlive returns a function that tells whether a pod has its place on the node, and whether all pods that have one
-// are known.
-func podAlive(k *Kubelet) func(types.UID) (alive, complete bool) {
-	return func(uid types.UID) (alive, complete bool) {
-		return k.actor(uid, false) != nil, k.knowledge.sourcesReady.Load()
-	}
-}
-
 // noPins is used when neither the CPU manager nor the memory manager has a policy.
 type noPins struct{}
 
@@ -241,15 +198,3 @@ func (noPins) MemoryNodes() bool              { return false }
 func (noPins) Begin(*v1.Pod) *pin.Round       { return nil } // Active says that there is none
 func (noPins) Release(types.UID) bool         { return false }
 func (noPins) Of(types.UID, string) pin.Place { return pin.Place{} }
-
-// countPinned shows the figures of processors and memory that belong to one container.
-func countPinned(m *meter.Meter, p *pin.Manager) {
-	if m == nil {
-		return
-	}
-	m.CountPinned(func() meter.Pinned {
-		c, alone, free := p.Counts()
-		return meter.Pinned{CPURequests: c.CPURequests, CPUErrors: c.CPUErrors, MemoryRequests: c.MemoryRequests,
-			MemoryErrors: c.MemoryErrors, Alone: alone, Free: free}
-	})
-}

@@ -1,4 +1,4 @@
-package kubelet
+package allot
 
 import (
 	"context"
@@ -12,32 +12,6 @@ import (
 	"porthole.dev/porthole/kubelet/dra"
 	"porthole.dev/porthole/kubelet/runtime"
 )
-
-// newClaims connects what prepares the claims of pods with the kubelet.
-func newClaims(k *Kubelet) claims {
-	m := k.o.Placing.Claims
-	if m == nil {
-		return noClaims{}
-	}
-	m.Alive, m.Changed = podAlive(k), func(pods []types.UID) { wakePods(k, pods) }
-	return m
-}
-
-// wakePods lets pods look at the health of their devices.
-func wakePods(k *Kubelet, pods []types.UID) {
-	for _, uid := range pods {
-		if a := k.actor(uid, false); a != nil {
-			a.wake.Wake()
-		}
-	}
-}
-
-// serveClaims does what is due for claims until ctx ends.
-func serveClaims(ctx context.Context, m *dra.Manager) {
-	if m != nil {
-		m.Run(ctx)
-	}
-}
 
 // addClaims adds the devices that the container has because of the pod's claims.
 func addClaims(from claims, spec *runtime.ContainerSpec) error {

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 )
 
-// run carries out an action. The first of the facts says how it ended; others are what was seen on the way.
-func (e *effects) run(ctx context.Context, j job) []pod.Fact {
+// Run carries out an action. The first of the facts says how it ended; others are what was seen on the way.
+func (e *Pod) Run(ctx context.Context, j Job) []pod.Fact {
 	switch j.Kind {
 	case pod.PrepareVolumes:
 		return e.prepareVolumes(ctx, j)

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 
 // resizePod changes what runs: the pod's cgroup first where it grows, last where it shrinks, and its containers in
 // between.
-func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
+func (e *Pod) resizePod(ctx context.Context, j Job) []pod.Fact {
 	ctx, began := context.WithoutCancel(ctx), time.Now()
-	f := pod.Resized{Resources: pod.ResourcesOf(j.pod), Actuated: map[string]v1.ResourceRequirements{}}
+	f := pod.Resized{Resources: pod.ResourcesOf(j.Pod), Actuated: map[string]v1.ResourceRequirements{}}
 
 	err := e.checkMemory(ctx, j)
 	if err == nil {
-		err = e.cgroups.Resize(j.pod, func() error {
+		err = e.o.Cgroups.Resize(j.Pod, func() error {
 			for _, u := range j.Updates {
-				c := pod.FindContainer(j.pod, u.Name)
-				if err := e.runtime.UpdateResources(ctx, u.ID, j.pod, c); err != nil {
+				c := pod.FindContainer(j.Pod, u.Name)
+				if err := e.o.Runtime.UpdateResources(ctx, u.ID, j.Pod, c); err != nil {
 					return err
 				}
-				f.Actuated[u.ID] = pod.InPod(c.Resources, pod.PodLimits(j.pod))
+				f.Actuated[u.ID] = pod.InPod(c.Resources, pod.PodLimits(j.Pod))
 			}
 			return nil
 		})
@@ -32,23 +32,23 @@ func (e *effects) resizePod(ctx context.Context, j job) []pod.Fact {
 	if err != nil {
 		f.Failed, f.Message = true, err.Error()
 	}
-	e.meter.Resizes().Done(time.Since(began), f.Failed)
+	e.o.Meter.Resizes().Done(time.Since(began), f.Failed)
 	return append(e.reread(ctx), f) // the runtime sends no event about it
 }
 
 // checkMemory returns an error, in upstream's words, if a container uses more memory than its new limit, for the
 // kernel would kill it.
-func (e *effects) checkMemory(ctx context.Context, j job) error {
+func (e *Pod) checkMemory(ctx context.Context, j Job) error {
 	for _, u := range j.Updates {
-		c, _ := j.runtime.Find(u.ID)
+		c, _ := j.Runtime.Find(u.ID)
 		has := c.Given.Memory // 0 for no limit
-		wants := pod.InPod(pod.FindContainer(j.pod, u.Name).Resources, pod.PodLimits(j.pod))
+		wants := pod.InPod(pod.FindContainer(j.Pod, u.Name).Resources, pod.PodLimits(j.Pod))
 		limit := wants.Limits.Memory().Value()
 		if limit == 0 || has != 0 && limit >= has {
 			continue
 		}
 
-		used, err := e.runtime.MemoryUsage(ctx, u.ID)
+		used, err := e.o.Runtime.MemoryUsage(ctx, u.ID)
 		if err != nil {
 			return err
 		}

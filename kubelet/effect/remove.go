@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 )
 
 // remove removes a sandbox, or a container with its log.
-func (e *effects) remove(ctx context.Context, j job) []pod.Fact {
+func (e *Pod) remove(ctx context.Context, j Job) []pod.Fact {
 	remove := e.removeContainer
 	if j.Kind == pod.RemoveSandbox {
-		remove = func(ctx context.Context, j job) error { return e.runtime.RemoveSandbox(ctx, j.ID) }
+		remove = func(ctx context.Context, j Job) error { return e.o.Runtime.RemoveSandbox(ctx, j.ID) }
 	}
 
 	if err := remove(context.WithoutCancel(ctx), j); err != nil {
@@ -23,11 +23,11 @@ func (e *effects) remove(ctx context.Context, j job) []pod.Fact {
 	return []pod.Fact{pod.RemoveDone{ID: j.ID}}
 }
 
-func (e *effects) removeContainer(ctx context.Context, j job) error {
-	c, _ := j.runtime.Find(j.ID)
-	err := errors.Join(e.runtime.RemoveContainer(ctx, j.ID), e.folders.removeLog(c))
+func (e *Pod) removeContainer(ctx context.Context, j Job) error {
+	c, _ := j.Runtime.Find(j.ID)
+	err := errors.Join(e.o.Runtime.RemoveContainer(ctx, j.ID), e.o.Folders.removeLog(c))
 	if c.StartedAt.IsZero() { // a start that was cut short leaves a process that waits
-		err = errors.Join(err, e.cgroups.RemoveContainer(e.uid, j.ID))
+		err = errors.Join(err, e.o.Cgroups.RemoveContainer(e.uid, j.ID))
 	}
 	return err
 }

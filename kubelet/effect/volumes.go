@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 )
 
 // prepareVolumes makes the volumes of the pod ready to be mounted.
-func (e *effects) prepareVolumes(ctx context.Context, j job) []pod.Fact {
-	err := e.volumes.Prepare(ctx, j.pod, volume.Facts{Allocatable: e.allocatable()})
+func (e *Pod) prepareVolumes(ctx context.Context, j Job) []pod.Fact {
+	err := e.o.Volumes.Prepare(ctx, j.Pod, volume.Facts{Allocatable: e.o.Allocatable()})
 	if err == nil {
 		return []pod.Fact{pod.VolumesPrepared{}}
 	}
@@ -25,9 +25,10 @@ func (e *effects) prepareVolumes(ctx context.Context, j job) []pod.Fact {
 }
 
 // cleanUp removes the volumes and the cgroup of a pod that has ended, and gives its claims back.
-func (e *effects) cleanUp(ctx context.Context, _ job) []pod.Fact {
+func (e *Pod) cleanUp(ctx context.Context, _ Job) []pod.Fact {
 	whole := context.WithoutCancel(ctx)
-	err := errors.Join(e.claims.Unprepare(whole, e.uid), e.volumes.Teardown(whole, e.uid), e.cgroups.RemovePod(e.uid))
+	err := errors.Join(e.o.Allot.Unprepare(whole, e.uid), e.o.Volumes.Teardown(whole, e.uid),
+		e.o.Cgroups.RemovePod(e.uid))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cleaning up after a pod failed", "pod", e.uid)
 		return []pod.Fact{pod.CleanupFailed{Message: err.Error()}}

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"slices"
@@ -17,12 +17,12 @@ func TestSandboxHasTheNodesServersOfNow(t *testing.T) {
 	now := dns.Config{}
 	manager := volume.New(volume.Options{})
 	t.Cleanup(manager.Close)
-	e := &effects{tools: &tools{groups: manager, nodeName: "node", cgroups: cgroup.None{},
-		hostDNS: func() dns.Config { return now }}, sent: &onceSet{}}
+	e := For("u", &Options{Groups: manager, NodeName: "node", Cgroups: cgroup.None{},
+		HostDNS: func() dns.Config { return now }})
 	p := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
 	for _, servers := range [][]string{nil, {"192.0.2.53"}, {"192.0.2.54", "192.0.2.55"}} {
 		now.Servers = servers
-		spec, err := e.sandboxSpec(p, 0)
+		spec, err := e.specs.sandbox(p, 0)
 		if err != nil || !slices.Equal(spec.DNS.Servers, servers) {
 			t.Errorf("a pod gets servers %q, error %v; the node has %q", spec.DNS.Servers, err, servers)
 		}

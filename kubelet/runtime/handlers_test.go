@@ -1,16 +1,12 @@
-package kubelet
+package runtime
 
-import (
-	"testing"
+import "testing"
 
-	"porthole.dev/porthole/kubelet/runtime"
-)
-
-// TestCheckUserNamespaces: which handlers can give a pod a user namespace, in upstream's words.
-func TestCheckUserNamespaces(t *testing.T) {
-	h := &runtime.Health{Handlers: []runtime.Handler{{Name: "", UserNamespaces: true}, {Name: "vm"}}}
+// TestUserNamespaces: which handlers can give a pod a user namespace, in upstream's words.
+func TestUserNamespaces(t *testing.T) {
+	h := &Health{Handlers: []Handler{{Name: "", UserNamespaces: true}, {Name: "vm"}}}
 	for _, c := range []struct {
-		health        *runtime.Health
+		health        *Health
 		handler, want string
 	}{
 		{h, "", ""},
@@ -18,10 +14,10 @@ func TestCheckUserNamespaces(t *testing.T) {
 		{h, "other",
 			"can't set `spec.hostUsers: false`, RuntimeClass handler \"other\" does not support user namespaces: the handler \"other\" is not known"},
 		{nil, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"},
-		{&runtime.Health{}, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"},
+		{&Health{}, "", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"},
 	} {
 		text := ""
-		if err := checkUserNamespaces(c.health, c.handler); err != nil {
+		if err := c.health.UserNamespaces(c.handler); err != nil {
 			text = err.Error()
 		}
 		if text != c.want {

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -20,25 +20,25 @@ func credentialPod(p *v1.Pod) credential.Pod {
 }
 
 // ensureImage makes the image of a container, or of a volume, present.
-func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
-	name, policy, ok := pod.WantedImage(j.pod, j.Action)
+func (e *Pod) ensureImage(ctx context.Context, j Job) []pod.Fact {
+	name, policy, ok := pod.WantedImage(j.Pod, j.Action)
 	if !ok {
 		return dropped(j)
 	}
 
-	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.pod), PodUID: string(j.pod.UID),
-		For: credentialPod(j.pod),
+	r := image.Request{Name: name, Policy: policy, Secrets: e.pullSecrets(ctx, j.Pod), PodUID: string(j.Pod.UID),
+		For: credentialPod(j.Pod),
 		Event: func(kind, reason, message string) {
 			if reason == "Pulling" {
 				e.pulled.Store(true)
 			}
-			if reason != "BackOff" || e.sent.first("backoff/"+name) {
-				e.event(j.pod, j.Name, kind, reason, message)
+			if reason != "BackOff" || e.First("backoff/"+name) {
+				e.Event(j.Pod, j.Name, kind, reason, message)
 			}
 		}}
-	addHandler(ctx, e, j, &r)
+	e.addHandler(ctx, j, &r)
 
-	img, err := e.images.Ensure(ctx, r)
+	img, err := e.o.Images.Ensure(ctx, r)
 
 	asked := pod.ImageAsked{Container: j.Name, Volume: j.Volume, Image: name}
 	if err == nil {
@@ -57,9 +57,9 @@ func (e *effects) ensureImage(ctx context.Context, j job) []pod.Fact {
 
 // addHandler says by which handler of the runtime the container will run. The runtime may pull the image for it, and
 // on Windows it depends on that which images fit.
-func addHandler(ctx context.Context, e *effects, j job, r *image.Request) {
+func (e *Pod) addHandler(ctx context.Context, j Job, r *image.Request) {
 	var spec runtime.SandboxSpec
-	if err := e.runtimeHandler(ctx, j.pod, &spec); err != nil {
+	if err := e.specs.handler(ctx, j.Pod, &spec); err != nil {
 		r.HandlerUnknown = true // making the sandbox fails with the same error and reports it
 	}
 	r.Handler = spec.Handler
@@ -67,17 +67,17 @@ func addHandler(ctx context.Context, e *effects, j job, r *image.Request) {
 		r.HandlerUnknown = true // the image of a volume is not run
 		return
 	}
-	if c := pod.FindContainer(j.pod, j.Name); c != nil {
-		r.HostProcess = pod.HostProcess(j.pod, c)
+	if c := pod.FindContainer(j.Pod, j.Name); c != nil {
+		r.HostProcess = pod.HostProcess(j.Pod, c)
 	}
 }
 
 // pullSecrets reads the secrets by which the pod's images may be pulled. One that cannot be read is left out.
-func (e *effects) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secret) {
+func (e *Pod) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secret) {
 	for _, ref := range p.Spec.ImagePullSecrets {
-		s, err := e.objects.Secret(ctx, p.Namespace, ref.Name)
+		s, err := e.o.Objects.Secret(ctx, p.Namespace, ref.Name)
 		if err != nil {
-			e.event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+			e.Event(p, "", v1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
 				"Unable to retrieve some image pull secrets ("+ref.Name+
 					"); attempting to pull the image may not succeed.")
 			continue
@@ -87,8 +87,8 @@ func (e *effects) pullSecrets(ctx context.Context, p *v1.Pod) (secrets []v1.Secr
 	return secrets
 }
 
-// imageVolumes returns the references of the pod's volumes that are images, by the volume's name.
-func imageVolumes(s *pod.State) map[string]string {
+// ImageVolumes returns the references of the pod's volumes that are images, by the volume's name.
+func ImageVolumes(s *pod.State) map[string]string {
 	refs := map[string]string{}
 	volumes := s.Pod().Spec.Volumes
 	for i := range volumes {

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // oneClass has the RuntimeClass "vm".
-type oneClass struct{ objectAPI }
+type oneClass struct{ Objects }
 
 func (oneClass) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeClass, error) {
 	if name != "vm" {
@@ -27,7 +27,7 @@ func (oneClass) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeCla
 // TestImageForItsHandler: images are asked for with the handler of the pod's RuntimeClass, on every system.
 // Row 1.99.
 func TestImageForItsHandler(t *testing.T) {
-	e := &effects{tools: &tools{objects: oneClass{}}}
+	e := For("u", &Options{Objects: oneClass{}})
 	for class, want := range map[string]image.Request{
 		"":       {},
 		"vm":     {Handler: "runhcs-wcow-hypervisor"},
@@ -35,7 +35,7 @@ func TestImageForItsHandler(t *testing.T) {
 	} {
 		p := &v1.Pod{Spec: v1.PodSpec{RuntimeClassName: &class, Containers: []v1.Container{{Name: "c"}}}}
 		var r image.Request
-		addHandler(t.Context(), e, job{Action: pod.Action{Name: "c"}, pod: p}, &r)
+		e.addHandler(t.Context(), Job{Action: pod.Action{Name: "c"}, Pod: p}, &r)
 		if r.Handler != want.Handler || r.HandlerUnknown != want.HandlerUnknown {
 			t.Errorf("class %q: handler %q, unknown %v; want %+v", class, r.Handler, r.HandlerUnknown, want)
 		}

@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -16,34 +16,48 @@ import (
 	"porthole.dev/porthole/kubelet/volume"
 )
 
-// folders is what pods have on the disk of the node: their own folder, logs, links to these, and the cgroup.
-type folders struct {
-	pods    podFolders
-	cgroups cgroups
-	logs    string // the folder of the logs of pods
+// Folders is what pods have on the disk of the node: their own folder, logs, links to these, and the cgroup.
+type Folders struct {
+	Pods    PodFolders
+	Cgroups remover
+	Logs    string // the folder of the logs of pods
 }
 
-// remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds
+// PodFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements
+// it.
+type PodFolders interface {
+	OnDisk() ([]types.UID, error)
+	Remove(ctx context.Context, uid types.UID) error
+	// Sweep gives up volumes of the node that no pod uses. All pods must be known.
+	Sweep(ctx context.Context)
+}
+
+// remover removes the cgroups of pods; kubelet/cgroup implements it. Removing one that is gone succeeds.
+type remover interface {
+	RemovePod(uid types.UID) error
+}
+
+// Remove removes what a pod that has ended has on disk. The pod's own folder goes last: by it a later kubelet finds
 // what this one could not finish.
-func (f *folders) remove(ctx context.Context, uid types.UID) error {
+func (f *Folders) Remove(ctx context.Context, uid types.UID) error {
 	// A uid can come from the name of a folder, which a container with that folder mounted can make: it is compared,
 	// and is no pattern.
 	var err error
-	for _, name := range namesOf(f.logs) {
+	for _, name := range namesOf(f.Logs) {
 		if strings.HasSuffix(name, "_"+string(uid)) {
-			err = errors.Join(err, volume.RemoveTree(filepath.Join(f.logs, name)))
+			err = errors.Join(err, volume.RemoveTree(filepath.Join(f.Logs, name)))
 		}
 	}
-	if err = errors.Join(err, f.cgroups.RemovePod(uid)); err != nil {
+	if err = errors.Join(err, f.Cgroups.RemovePod(uid)); err != nil {
 		return err
 	}
-	return f.pods.Remove(ctx, uid)
+	return f.Pods.Remove(ctx, uid)
 }
 
-// removeUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full
+// RemoveUnknown removes what pods that are not known have left on disk. What fails is tried again at the next full
 // check. It returns how many there were, and how many of them failed.
-func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool) (removed, failed int) {
-	uids, err := f.pods.OnDisk()
+func (f *Folders) RemoveUnknown(ctx context.Context, known func(types.UID) bool) (removed, failed int) {
+	uids, err := f.Pods.OnDisk()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Listing the folders of pods failed")
 		return 0, 0
@@ -54,13 +68,13 @@ func (f *folders) removeUnknown(ctx context.Context, known func(types.UID) bool)
 			continue
 		}
 		removed++
-		if err := f.remove(ctx, uid); err != nil {
+		if err := f.Remove(ctx, uid); err != nil {
 			failed++
 			klog.FromContext(ctx).Error(err, "Removing the folder of a pod failed", "pod", uid)
 		}
 	}
-	f.pods.Sweep(ctx)
-	f.removeDeadLinks()
+	f.Pods.Sweep(ctx)
+	f.RemoveDeadLinks()
 	return removed, failed
 }
 
@@ -75,8 +89,8 @@ func namesOf(dir string) (names []string) {
 
 // logged returns the pods that have a folder of logs, named <namespace>_<name>_<UID>. A folder with a name that no pod
 // has is not ours.
-func (f *folders) logged() (uids []types.UID) {
-	entries, err := os.ReadDir(f.logs)
+func (f *Folders) logged() (uids []types.UID) {
+	entries, err := os.ReadDir(f.Logs)
 	if err != nil {
 		return nil // the folder does not exist yet, or cannot be read: nothing can be removed
 	}
@@ -96,17 +110,17 @@ func notInUIDs(r rune) bool {
 }
 
 // links is the folder of the symbolic links to logs that log collectors look for. It is beside that of the logs.
-func (f *folders) links() string { return filepath.Join(filepath.Dir(f.logs), "containers") }
+func (f *Folders) links() string { return filepath.Join(filepath.Dir(f.Logs), "containers") }
 
-// removeDeadLinks removes links to logs of ours that are gone. What cannot be removed now is tried again the next time.
-func (f *folders) removeDeadLinks() {
+// RemoveDeadLinks removes links to logs of ours that are gone. What cannot be removed now is tried again the next time.
+func (f *Folders) RemoveDeadLinks() {
 	for _, name := range namesOf(f.links()) {
 		link := filepath.Join(f.links(), name)
 		if !strings.HasSuffix(name, ".log") {
 			continue
 		}
 		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(target, f.logs) {
+		if err != nil || !strings.HasPrefix(target, f.Logs) {
 			continue
 		}
 		if _, err := os.Stat(target); errors.Is(err, os.ErrNotExist) {
@@ -116,7 +130,7 @@ func (f *folders) removeDeadLinks() {
 }
 
 // removeLog removes the log of a container that the runtime no longer has, and the link to it.
-func (f *folders) removeLog(c pod.Container) error {
+func (f *Folders) removeLog(c pod.Container) error {
 	if c.LogPath == "" {
 		return nil
 	}
@@ -133,7 +147,7 @@ func (f *folders) removeLog(c pod.Container) error {
 const maxLinkName = 250
 
 // linkLog makes the symbolic link to a log that log collectors look for. On systems without links it does nothing.
-func (f *folders) linkLog(p *v1.Pod, name string, c pod.Container) {
+func (f *Folders) linkLog(p *v1.Pod, name string, c pod.Container) {
 	dir := f.links()
 	if c.LogPath == "" || os.MkdirAll(dir, 0o755) != nil {
 		return

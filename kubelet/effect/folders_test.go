@@ -1,4 +1,4 @@
-package kubelet
+package effect
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (n *nothing) Remove(_ context.Context, uid types.UID) error {
 func (nothing) Sweep(context.Context) {}
 
 // noCgroups are cgroups of which only the removal is asked for.
-type noCgroups struct{ cgroups }
+type noCgroups struct{ Cgroups }
 
 func (noCgroups) RemovePod(types.UID) error { return nil }
 
@@ -38,14 +38,14 @@ func TestNamesAreNoPatterns(t *testing.T) {
 		}
 	}
 	n := &nothing{}
-	f := &folders{pods: n, cgroups: noCgroups{}, logs: logs}
+	f := &Folders{Pods: n, Cgroups: noCgroups{}, Logs: logs}
 	known := []types.UID{"11111111-1111", "22222222-2222"}
-	f.removeUnknown(t.Context(), func(uid types.UID) bool { return slices.Contains(known, uid) })
+	f.RemoveUnknown(t.Context(), func(uid types.UID) bool { return slices.Contains(known, uid) })
 
 	if left := namesOf(logs); !slices.Equal(left, names) || !slices.Equal(n.removed, []types.UID{"33333333-3333"}) {
 		t.Errorf("left are %q, removed was %q", left, n.removed)
 	}
-	if err := f.remove(t.Context(), "*"); err != nil || len(namesOf(logs)) != len(names)-1 {
+	if err := f.Remove(t.Context(), "*"); err != nil || len(namesOf(logs)) != len(names)-1 {
 		t.Errorf("one name that is a pattern: left are %q, %v", namesOf(logs), err)
 	}
 

@@ -1,53 +1,39 @@
-package kubelet
+package allot
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/wakeup"
-	"porthole.dev/porthole/kubelet/pod"
 )
 
 // repin keeps the processors of running containers as they should be: what all others share changes when one gets
 // processors alone.
 type repin struct {
 	pins    pins
-	pin     func(ctx context.Context, container, cpus string) error
-	pods    func() []pod.View
-	period  time.Duration // of the full checks
+	o       *Options
 	changed wakeup.Signal // who has what has changed
 
 	last map[string]string // the processors that a container got, by its id
 }
 
-func newRepin(p pins, o Placing, pods func() []pod.View) *repin {
-	return &repin{pins: p, pin: o.Pin, pods: pods, period: o.Period, changed: wakeup.New(), last: map[string]string{}}
+func newRepin(p pins, o *Options) *repin {
+	return &repin{pins: p, o: o, changed: wakeup.New(), last: map[string]string{}}
 }
 
 // run corrects until ctx ends. It does nothing where nobody gets processors alone.
 func (r *repin) run(ctx context.Context) {
-	if !r.pins.CPUs() {
-		return
-	}
-	tick := time.NewTicker(r.period)
-	defer tick.Stop()
-	for {
-		r.correct(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.changed:
-		case <-tick.C:
-		}
+	if r.pins.CPUs() {
+		loop.Loop{Pass: r.correct, Wake: r.changed, Period: r.o.Period}.Run(ctx)
 	}
 }
 
 // correct gives each running container its processors. What failed is tried again at the next check.
-func (r *repin) correct(ctx context.Context) {
+func (r *repin) correct(ctx context.Context) error {
 	kept := map[string]string{}
-	for _, v := range r.pods() {
+	for _, v := range r.o.Pods() {
 		for name, c := range v.Containers {
 			if !c.Running {
 				continue
@@ -57,13 +43,15 @@ func (r *repin) correct(ctx context.Context) {
 				kept[c.ID] = want
 				continue
 			}
-			if err := r.pin(ctx, c.ID, want); err != nil {
+			if err := r.o.Pin(ctx, c.ID, want); err != nil {
 				klog.FromContext(ctx).Error(err, "A container does not have the processors that it should", "container",
-					name, "pod", v.Pod.UID, "processors", want)
+					name,
+					"pod", v.Pod.UID, "processors", want)
 				continue
 			}
 			kept[c.ID] = want
 		}
 	}
 	r.last = kept
+	return nil
 }
