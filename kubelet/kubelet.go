@@ -161,18 +161,11 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 	})
 }
 
-// ReportNode reports the node at once, and lets pods that waited for the network try again: after a change of the
-// node's addresses, or when what NetworkAwaited of the node's options says has become "". It does not block.
-func (k *Kubelet) ReportNode() {
-	k.node.ReportSoon()
-	k.pods.wakeAll()
-}
-
 // runtimeChanged reports the node at once, and lets pods that waited for the network try again.
 func (k *Kubelet) runtimeChanged(h runtime.Health) {
 	k.node.ReportSoon()
 	if h.NetworkReady {
-		k.pods.wakeAll()
+		k.pods.WakeAll()
 	}
 }
 

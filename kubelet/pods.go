@@ -38,8 +38,8 @@ func (p *Pods) Wake(uids []types.UID) {
 	}
 }
 
-// wakeAll has all pods looked at again.
-func (p *Pods) wakeAll() { p.each(func(a *actor) { a.wake.Wake() }) }
+// WakeAll has all pods looked at again.
+func (p *Pods) WakeAll() { p.each(func(a *actor) { a.wake.Wake() }) }
 
 // View returns all pods as they are now.
 func (p *Pods) View() []pod.View {

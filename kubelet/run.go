@@ -73,7 +73,7 @@ func (k *Kubelet) join(ctx context.Context) error {
 		return err
 	}
 	k.pods.knowledge.joined.Store(true)
-	k.pods.wakeAll()
+	k.pods.WakeAll()
 
 	m := &static.Mirrors{Pods: k.statics.set, API: k.o.API, Node: k.node.Object, Made: k.statics.mirrorChanged}
 	k.running.Go(func() { m.Run(ctx) })

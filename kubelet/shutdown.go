@@ -138,7 +138,7 @@ func (s *shutdown) cancel() {
 	// upstream's words
 	s.event(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation")
 	s.changed.Wake()
-	s.pods.wakeAll()
+	s.pods.WakeAll()
 }
 
 // periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above

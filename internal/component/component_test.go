@@ -86,15 +86,19 @@ func TestRun(t *testing.T) {
 		{"it is never ready", func(b *Component) {
 			b.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		},
-			"start a, ready a, start b, end b, stop b, end a, stop a", nil, time.Minute},
+			"start a, ready a, start b, end b, stop b, end a, stop a", context.Canceled, time.Minute},
 		{"it hangs in its start",
 			func(b *Component) { b.Start = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } },
-			"start a, ready a, end a, stop a", nil, time.Minute},
+			"start a, ready a, end a, stop a", context.Canceled, time.Minute},
 		{"it fails later", func(b *Component) {
 			b.Run = func(context.Context) error { time.Sleep(time.Second); return errTest }
 		},
 			"start a, ready a, start b, ready b, start c, ready c, end c, stop c, stop b, end a, stop a", errTest,
 			time.Second},
+		{"it fails while it is waited for", func(b *Component) {
+			b.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			b.Run = func(context.Context) error { time.Sleep(time.Second); return errTest }
+		}, "start a, ready a, start b, stop b, end a, stop a", errTest, time.Second},
 		{"it has done its work", func(b *Component) { b.Run = func(context.Context) error { return nil } },
 			"start a, ready a, start b, ready b, start c, ready c, end c, stop c, stop b, end a, stop a", nil,
 			time.Minute},
@@ -148,7 +152,7 @@ func TestCause(t *testing.T) {
 			return cause
 		}}})
 		time.AfterFunc(time.Second, func() { end(errTest) })
-		if err := p.Run(ctx); err != nil || !errors.Is(cause, errTest) {
+		if err := p.Run(ctx); !errors.Is(err, errTest) || !errors.Is(cause, errTest) {
 			t.Errorf("returned %v; the cause was %v", err, cause)
 		}
 	})

@@ -10,10 +10,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Run starts the components, and stops them when ctx ends or one of them fails. It returns nil if ctx ended, else the
-// error of the component that failed first.
+// Run starts the components, and stops them when ctx ends or one of them fails. It returns the error of the component
+// that failed first, also of one whose start ctx has ended; nil if ctx ended later.
 func (p Plan) Run(ctx context.Context) error {
-	failures := make(chan error, 1) // the first one counts
+	working, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var up []*running
 	defer func() {
 		for _, r := range slices.Backward(up) {
@@ -23,24 +24,23 @@ func (p Plan) Run(ctx context.Context) error {
 
 	klog.FromContext(ctx).V(2).Info("Starting components", "plan", p.String())
 	for _, c := range p.list {
-		r, err := start(ctx, c, failures)
+		r, err := start(working, c, fail)
 		if r != nil {
 			up = append(up, r)
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if working.Err() != nil && ctx.Err() == nil { // another one failed meanwhile
+			return context.Cause(working)
+		}
+		if err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
 
-	select {
-	case <-ctx.Done():
+	<-working.Done()
+	if ctx.Err() != nil { // what fails now does so because it is to end
 		return nil
-	case err := <-failures:
-		return err
 	}
+	return context.Cause(working)
 }
 
 // running is a component that was started.
@@ -51,7 +51,7 @@ type running struct {
 }
 
 // start starts a component and waits until it is ready. It returns what is to be stopped, nil if there is nothing.
-func start(ctx context.Context, c Component, failures chan<- error) (*running, error) {
+func start(ctx context.Context, c Component, fail context.CancelCauseFunc) (*running, error) {
 	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	// While it starts, the component ends with the program. Afterwards it ends when its turn comes.
 	started := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
@@ -70,10 +70,7 @@ func start(ctx context.Context, c Component, failures chan<- error) (*running, e
 			return
 		}
 		if err := c.Run(own); err != nil && own.Err() == nil {
-			select {
-			case failures <- err:
-			default:
-			}
+			fail(err)
 		}
 	}()
 	return r, r.await(own)

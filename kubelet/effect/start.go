@@ -26,7 +26,7 @@ func (e *Pod) startContainer(ctx context.Context, j Job) []pod.Fact {
 		}
 		return spec.Release()
 	})
-	defer release()
+	defer func() { _ = release() }() // for the ways out before it is read below
 	if err != nil {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}

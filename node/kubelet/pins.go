@@ -14,7 +14,6 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/allot"
-	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
@@ -71,26 +70,19 @@ func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPU
 	return set, nil
 }
 
-// place gives o what the configuration says about processors, memory and how they lie to each other. kept are
-// processors that nobody gets alone.
-func place(cfg *v1beta1.KubeletConfiguration, o *assembly, m *numa.Machine, kept cpuset.CPUSet) (err error) {
-	o.allot.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
+// givePins reads what the configuration says about processors, memory and how they lie to each other.
+func (p *parts) givePins(context.Context) (err error) {
+	cfg, m := p.cfg, p.machine.Machine
 	if m == nil {
 		return nil
 	}
-	if o.allot.Topology, err = topology(cfg, m); err != nil {
+	if p.pinned.topology, err = topology(cfg, m); err != nil {
 		return err
 	}
-	o.allot.Period = cfg.CPUManagerReconcilePeriod.Duration
-	o.allot.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
-		CPUOptions:   cfg.CPUManagerPolicyOptions,
-		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory,
-		Reserved: o.Node.Reserved,
-		Alive:    o.Pods.Alive})
-	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil &&
-		config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
-		o.Cgroups, o.allot.NoQuota = tree.Unlimited(o.allot.Pins.HasCPUs), true
-	}
+	p.pinned.manager, err = pin.New(pin.Options{Dir: p.host.root, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
+		CPUOptions: cfg.CPUManagerPolicyOptions, MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: p.machine.kept,
+		ReservedMemory: cfg.ReservedMemory, Reserved: p.machine.reserved, Alive: p.pods.Alive})
+	p.pinned.noQuota = config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs")
 	return err
 }
 
