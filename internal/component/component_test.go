@@ -102,6 +102,10 @@ func TestRun(t *testing.T) {
 		{"it has done its work", func(b *Component) { b.Run = func(context.Context) error { return nil } },
 			"start a, ready a, start b, ready b, start c, ready c, end c, stop c, stop b, end a, stop a", nil,
 			time.Minute},
+		{"it cannot clean up", func(b *Component) {
+			b.Run = func(ctx context.Context) error { <-ctx.Done(); return errTest }
+		}, "start a, ready a, start b, ready b, start c, ready c, end c, stop c, stop b, end a, stop a", errTest,
+			time.Minute},
 		{"it does not stop", func(b *Component) {
 			b.Stop, b.StopWithin = func(ctx context.Context) { time.Sleep(time.Hour) }, 3*time.Second
 		},

@@ -11,22 +11,29 @@ import (
 )
 
 // Run starts the components, and stops them when ctx ends or one of them fails. It returns the error of the component
-// that failed first, also of one whose start ctx has ended; nil if ctx ended later.
+// that failed first, also of one whose start ctx has ended; if none failed, what Run of components returned when they
+// were stopped, unless that is only that their contexts ended.
 func (p Plan) Run(ctx context.Context) error {
+	var up []*running
+	err := p.start(ctx, &up)
+	for _, r := range slices.Backward(up) {
+		if stopped := r.stop(ctx); err == nil && !errors.Is(stopped, context.Canceled) {
+			err = stopped
+		}
+	}
+	return err
+}
+
+// start starts the components, adds them to up, and waits until ctx ends or one of them fails.
+func (p Plan) start(ctx context.Context, up *[]*running) error {
 	working, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var up []*running
-	defer func() {
-		for _, r := range slices.Backward(up) {
-			r.stop(ctx)
-		}
-	}()
 
 	klog.FromContext(ctx).V(2).Info("Starting components", "plan", p.String())
 	for _, c := range p.list {
 		r, err := start(working, c, fail)
 		if r != nil {
-			up = append(up, r)
+			*up = append(*up, r)
 		}
 		if working.Err() != nil && ctx.Err() == nil { // another one failed meanwhile
 			return context.Cause(working)
@@ -48,6 +55,7 @@ type running struct {
 	Component
 	end  context.CancelCauseFunc // of the context of Start and Run
 	done chan struct{}           // closed when Run has returned
+	err  error                   // of Run; may be read once done is closed
 }
 
 // start starts a component and waits until it is ready. It returns what is to be stopped, nil if there is nothing.
@@ -69,8 +77,8 @@ func start(ctx context.Context, c Component, fail context.CancelCauseFunc) (*run
 		if c.Run == nil {
 			return
 		}
-		if err := c.Run(own); err != nil && own.Err() == nil {
-			fail(err)
+		if r.err = c.Run(own); r.err != nil && own.Err() == nil {
+			fail(r.err)
 		}
 	}()
 	return r, r.await(own)
@@ -93,8 +101,9 @@ func (r *running) await(ctx context.Context) error {
 	return err
 }
 
-// stop ends Run, undoes Start, and waits for both, but not for longer than the component may take.
-func (r *running) stop(ctx context.Context) {
+// stop ends Run, undoes Start, and waits for both, but not for longer than the component may take. It returns what Run
+// returned.
+func (r *running) stop(ctx context.Context) error {
 	within := r.StopWithin
 	if within == 0 {
 		within = DefaultStop
@@ -114,9 +123,11 @@ func (r *running) stop(ctx context.Context) {
 	began := time.Now()
 	select {
 	case <-stopped:
+		return r.err
 	case <-limited.Done():
 		klog.FromContext(ctx).Error(limited.Err(), "A component does not stop; going on without it", "component",
 			r.Name,
 			"waited", time.Since(began))
+		return nil
 	}
 }
