@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -68,27 +69,24 @@ func (w *runtimeWatch) check(ctx context.Context) {
 	}
 }
 
+// askPeriod is how often the runtime is asked for its health while something is missing; restPeriod while all is well.
+const (
+	askPeriod  = 500 * time.Millisecond
+	restPeriod = 5 * time.Second
+)
+
 // run asks the runtime for its health: often while something is missing, seldom when all is well.
 func (w *runtimeWatch) run(ctx context.Context) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
 	var asked time.Time
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-
+	loop.Loop{Later: true, Period: askPeriod, Pass: func(ctx context.Context) error {
 		now := time.Now()
 		w.lastRound.Store(&now)
-		h := w.health.Load()
-		if !h.NetworkReady || !h.RuntimeReady || time.Since(asked) > 5*time.Second {
-			asked = time.Now()
+		if h := w.health.Load(); !h.NetworkReady || !h.RuntimeReady || now.Sub(asked) > restPeriod {
+			asked = now
 			w.check(ctx)
 		}
-	}
+		return nil
+	}}.Run(ctx)
 }
 
 // stuck returns an error if the loop has not come round for a long time.

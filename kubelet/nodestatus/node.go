@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/device"
 )
@@ -116,20 +117,13 @@ func (n *Node) Run(ctx context.Context) {
 		}
 	})
 
-	tick := time.NewTicker(n.o.StatusPeriod)
-	defer tick.Stop()
-	for {
-		if err := n.report(ctx); err != nil && ctx.Err() == nil {
+	loop.Loop{Wake: n.o.Changed, Period: n.o.StatusPeriod, Pass: func(ctx context.Context) error {
+		err := n.report(ctx)
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Reporting the node's status failed")
 		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-n.o.Changed:
-		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // seen takes a version of the node from the watch.
