@@ -31,7 +31,7 @@ type cleaner struct {
 	again    atomic.Int32 // how many searches for mounts in a row left some undecided or failed
 }
 
-func newCleaner(k *Kubelet) *cleaner {
+func (k *Kubelet) newCleaner() *cleaner {
 	c := &cleaner{runtime: k.o.Runtime, pods: k.pods, folders: k.tools.Folders, checkAll: k.observer.checkAll,
 		swept: k.o.Meter.Life().Swept, tasks: &k.running}
 	c.unmounts.pause, c.unmounts.do = unmountPause, c.unmountForgotten

@@ -74,8 +74,8 @@ func New(o Options) *Kubelet {
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent,
 		Measure: o.Meter.Probe})
 	k.tools = k.newTools()
-	k.observer = newObserver(k)
-	k.cleaner = newCleaner(k)
+	k.observer = k.newObserver()
+	k.cleaner = k.newCleaner()
 	return k
 }
 

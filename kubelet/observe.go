@@ -37,7 +37,7 @@ type observer struct {
 	checks delayed // full checks: one for the many reasons that come at the same time
 }
 
-func newObserver(k *Kubelet) *observer {
+func (k *Kubelet) newObserver() *observer {
 	w := &observer{runtime: k.o.Runtime, pods: k.pods, ensure: k.ensure, statics: k.statics, health: k.runtime.check,
 		tasks: &k.running}
 	w.checks.pause, w.checks.do = strangerPause, w.checkAll

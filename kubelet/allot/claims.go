@@ -14,8 +14,8 @@ import (
 )
 
 // addClaims adds the devices that the container has because of the pod's claims.
-func addClaims(from claims, spec *runtime.ContainerSpec) error {
-	names, err := from.CDI(spec.Sandbox.Pod, spec.Container)
+func (m *Manager) addClaims(spec *runtime.ContainerSpec) error {
+	names, err := m.claims.CDI(spec.Sandbox.Pod, spec.Container)
 	for _, name := range names {
 		if !slices.Contains(spec.CDI, name) {
 			spec.CDI = append(spec.CDI, name)
@@ -25,8 +25,8 @@ func addClaims(from claims, spec *runtime.ContainerSpec) error {
 }
 
 // healthOf returns the health of the devices of a pod's containers, whoever gave them.
-func healthOf(d devices, c claims, p *v1.Pod) map[string][]v1.ResourceStatus {
-	ofPlugins, ofClaims := d.Health(p.UID), c.Health(p)
+func (m *Manager) healthOf(p *v1.Pod) map[string][]v1.ResourceStatus {
+	ofPlugins, ofClaims := m.devices.Health(p.UID), m.claims.Health(p)
 	if len(ofClaims) == 0 {
 		return ofPlugins
 	}

@@ -12,8 +12,8 @@ import (
 
 // addDevices adds what the container gets because of its devices. What its spec says of a variable goes before what a
 // plugin says.
-func addDevices(ctx context.Context, from devices, spec *runtime.ContainerSpec) error {
-	got, err := from.Prepare(ctx, spec.Sandbox.Pod, spec.Container)
+func (m *Manager) addDevices(ctx context.Context, spec *runtime.ContainerSpec) error {
+	got, err := m.devices.Prepare(ctx, spec.Sandbox.Pod, spec.Container)
 	if err != nil {
 		return err
 	}

@@ -130,10 +130,10 @@ func (m *Manager) Unprepare(ctx context.Context, uid types.UID) error {
 
 // AddTo adds to a container what it gets because of the devices and the claims of its pod.
 func (m *Manager) AddTo(ctx context.Context, spec *runtime.ContainerSpec) error {
-	if err := addDevices(ctx, m.devices, spec); err != nil {
+	if err := m.addDevices(ctx, spec); err != nil {
 		return err
 	}
-	return addClaims(m.claims, spec)
+	return m.addClaims(spec)
 }
 
 // Place says where the container of a spec is to run, and returns the processors that it was told.
@@ -157,7 +157,7 @@ func (m *Manager) WithHealth(p *v1.Pod, statuses []v1.ContainerStatus) []v1.Cont
 	if !m.o.Health {
 		return statuses
 	}
-	return device.WithHealth(statuses, healthOf(m.devices, m.claims, p))
+	return device.WithHealth(statuses, m.healthOf(p))
 }
 
 // countPinned shows the figures of processors and memory that belong to one container.

@@ -14,8 +14,8 @@ import (
 // makeVolumes makes the manager of the pods' volumes.
 func (p *parts) makeVolumes(context.Context) error {
 	p.volumes = volume.New(p.volumeOptions())
-	p.meter.CountVolumes(func() meter.Count { return volume.Count(p.volumes) },
-		func() meter.Count { return volume.Certificates(p.volumes) })
+	p.meter.CountVolumes(func() meter.Count { return p.volumes.Count() },
+		func() meter.Count { return p.volumes.Certificates() })
 	return nil
 }
 
