@@ -68,8 +68,8 @@ const oldIsolation = "experimental.windows.kubernetes.io/isolation-type"
 
 // warnOfIsolation tells of the annotation that no longer has an effect, and of what replaced it.
 func (e *Pod) warnOfIsolation(p *v1.Pod) {
-	if value, ok := p.Annotations[oldIsolation]; ok && e.o.Windows {
-		e.warnOnce(p, oldIsolation, "IsolationAnnotation", fmt.Sprintf(
+	if value, ok := p.Annotations[oldIsolation]; ok && e.o.Windows && e.First(oldIsolation) {
+		e.Event(p, "", v1.EventTypeWarning, "IsolationAnnotation", fmt.Sprintf(
 			"The annotation %s=%s has no effect: use a RuntimeClass with the handler runhcs-wcow-hypervisor",
 			oldIsolation, value))
 	}
