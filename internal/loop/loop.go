@@ -1,8 +1,8 @@
 // Package loop repeats passes over everything that a part of a program keeps right.
 //
-//	wake-up ──settle──┐
-//	Period (full check) ├─▶ Pass ─┬─ nil ──▶ wait for a wake-up, or Period
-//	Retry (back-off) ──┘         └─ error ─▶ wait for a wake-up, or Retry
+//	wake-up ── Settle, Apart ─┐
+//	Period (full check) ──────┼─▶ Pass ─┬─ nil ───▶ wait for a wake-up, or Period
+//	Retry (back-off) ─────────┘         └─ error ─▶ wait for a wake-up, or Retry
 //
 // A pass looks at everything, so that one wake-up is as good as many (package wakeup).
 package loop
