@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
@@ -27,6 +28,8 @@ type services struct {
 	meter     *meter.Meter
 	knowledge *knowledge
 	facts     *factlog.Log // nil unless facts are recorded
+	events    eventAPI
+	tools     *effect.Options // what the actions of all pods are carried out with
 	// tasks are the goroutines that a kubelet which ends waits for.
 	tasks *group
 	// node is what the node contributes to a decision.
@@ -54,10 +57,10 @@ type actor struct {
 	record    *factlog.Pod // nil unless facts are recorded
 	panics    int          // turns in a row that ended in a panic
 
-	effects  *effects
+	effects  *effect.Pod
 	cancels  *cancels
-	preStops map[string]*preStopRun // by container id
-	mirror   types.UID              // mirror of a static pod that got its status last
+	preStops map[string]*effect.PreStop // by container id
+	mirror   types.UID                  // mirror of a static pod that got its status last
 
 	inBurst      bool // counted in the burst
 	counted, ran bool // counted in the figures
@@ -67,13 +70,13 @@ type actor struct {
 	seen atomic.Pointer[pod.Runtime]
 }
 
-func newActor(uid types.UID, s services, t *tools) *actor {
+func newActor(uid types.UID, s services) *actor {
 	return &actor{
 		services: s, uid: uid, record: s.facts.Pod(uid), born: time.Now(),
 		wake:  wakeup.New(),
 		state: pod.NewState(), reconcile: pod.Reconcile,
-		effects: &effects{tools: t, uid: uid, sent: &onceSet{}}, cancels: newCancels(),
-		preStops: map[string]*preStopRun{},
+		effects: effect.For(uid, s.tools), cancels: newCancels(),
+		preStops: map[string]*effect.PreStop{},
 	}
 }
 
@@ -106,7 +109,7 @@ func (a *actor) podIP() string {
 	if b, ok := a.state.Runtime().Sandbox(); ok && len(b.IPs) > 0 {
 		return b.IPs[0]
 	}
-	if ips := a.effects.nodeIPs(); len(ips) > 0 {
+	if ips := a.tools.NodeIPs(); len(ips) > 0 {
 		return ips[0]
 	}
 	return ""

@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/pod"
 )
@@ -20,11 +20,7 @@ const affinityTimeout = 5 * time.Second
 // admission asks the rules of package admit about pods, with what they need to know of the node.
 type admission struct {
 	*admit.Admitter
-	devices devices
-	placing *placing
-	pins    pins
-	// repin is woken when who has which processors has changed.
-	repin wakeup.Signal
+	allot *allot.Manager
 	// facts describe the node, as the API has it or as it is known.
 	facts func(*v1.Node) admit.Node
 	// closed returns why the node admits no pod at all now. It returns nil if it does.
@@ -48,29 +44,25 @@ func (d *admission) decide(ctx context.Context, p *v1.Pod, running bool) (refusa
 		if text := evict.Refuse(p, d.pressures()); text != "" {
 			return &admit.Refusal{Reason: evict.Reason, Message: text}, false
 		}
-		if refusal := d.placing.allocate(ctx, p); refusal != nil {
+		if refusal := d.allot.Allocate(ctx, p); refusal != nil {
 			return refusal, false
 		}
 	} else {
-		d.placing.regain(ctx, p)
+		d.allot.Regain(ctx, p)
 	}
 
 	refusal, waits = d.admit(ctx, p, running)
 	if refusal != nil {
-		d.devices.Release(p.UID)
-		d.pins.Release(p.UID)
+		d.allot.Release(p.UID)
 	} else {
-		d.repin.Wake()
+		d.allot.Settled()
 	}
 	return refusal, waits
 }
 
 // Release takes what a pod held, devices and processors too. Releasing twice does nothing.
 func (d *admission) Release(uid types.UID) {
-	d.devices.Release(uid)
-	if d.pins.Release(uid) {
-		d.repin.Wake()
-	}
+	d.allot.Release(uid)
 	d.Admitter.Release(uid)
 }
 
@@ -78,7 +70,7 @@ func (d *admission) Release(uid types.UID) {
 func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) (refusal *admit.Refusal, waits bool) {
 	facts := func(n *v1.Node) admit.Node {
 		f := d.facts(n)
-		f.Allocatable = d.devices.Raised(p.UID, f.Allocatable)
+		f.Allocatable = d.allot.Raised(p.UID, f.Allocatable)
 		return f
 	}
 	node := d.known()

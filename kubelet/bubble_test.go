@@ -123,6 +123,7 @@ func (b *bubble) start() {
 	o.Pressure = b.pressure
 	if b.imageGC {
 		o.ImageGC = &image.GC{Images: cri.NewImageServiceClient(conn), Runtime: cri.NewRuntimeServiceClient(conn),
+			Event:  client.NodeEvent,
 			Policy: image.GCPolicy{High: 100, Low: 80, MinAge: 2 * time.Minute}}
 	}
 	if b.facts != "" {

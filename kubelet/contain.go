@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/retry"
@@ -27,25 +26,13 @@ func (a *actor) panicked(ctx context.Context, cause any) time.Duration {
 		"stack", string(debug.Stack()))
 
 	p := a.state.Pod()
-	a.effects.event(p, "", v1.EventTypeWarning, "FailedSync",
+	a.effects.Event(p, "", v1.EventTypeWarning, "FailedSync",
 		fmt.Sprintf("Error syncing pod, skipping: internal error: %v", cause))
 	if p != nil && a.panics > 1 && (a.state.Gone() || p.DeletionTimestamp != nil) {
 		a.take(pod.Stripped{}, time.Now())
 		a.status.Forget(a.uid)
 	}
 	return panicRest.Wait(a.panics)
-}
-
-// guarded runs a part of a pod's work that is outside of its actor. A panic in it is an error of this pod.
-func guarded(ctx context.Context, uid types.UID, what string, do func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("internal error in %s: %v", what, r)
-			klog.FromContext(ctx).Error(err, "Pod task panicked; other pods go on", "pod", uid, "stack",
-				string(debug.Stack()))
-		}
-	}()
-	return do()
 }
 
 // assert reports what must never be true. In a build with the tag debug it ends the turn, and so shows in the pod's

@@ -49,33 +49,6 @@ func (t timedCgroups) RemovePod(uid types.UID) error {
 	return t.cgroups.RemovePod(uid)
 }
 
-// CountPods counts the pods that the kubelet manages, for the metrics kubelet_active_pods, kubelet_desired_pods and
-// kubelet_working_pods.
-func CountPods(k *Kubelet) (all meter.Pods) {
-	k.each(func(a *actor) {
-		v := a.view.Load()
-		if v == nil {
-			if r := a.seen.Load(); r != nil && len(r.Sandboxes)+len(r.Containers) > 0 {
-				all.AddOrphan()
-			}
-			return
-		}
-
-		w := meter.Working{Lifecycle: "sync", Config: "desired", Static: v.Static}
-		switch {
-		case v.Stopped:
-			w.Lifecycle = "terminated"
-		case v.Stopping:
-			w.Lifecycle = "terminating"
-		}
-		if v.Orphan {
-			w.Config = "orphan"
-		}
-		all.Add(v.Pod, w)
-	})
-	return all
-}
-
 // infeasible is why a resize can never be granted, in the few words that upstream counts by. The rest, which the node
 // has too little for, has one of our own.
 func infeasible(message string) string {

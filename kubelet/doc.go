@@ -11,15 +11,16 @@
 //
 //	file               what is in it
 //	kubelet.go         the router: from the API and others to the actors
+//	pods.go            the actors by pod, for all who ask about pods
 //	knowledge.go       what a kubelet that has just started may do already
 //	run.go             the life of a kubelet: registration, watches, end
 //	actor.go           one pod: its state and inbox
 //	pass.go            what the actor does: turn, pass, start of actions
 //	agree.go           what the actor asks the node: admission, resources
 //	publish.go         status and view
-//	action.go          effects: what actions are carried out with; action_run.go: which action is which; action_*.go: one kind each
 //	contain.go         panics and broken invariants
 //	observe.go         events and full checks of the runtime
+//	cleaner.go         folders and mounts that are left of pods
 //	pressure.go        the node runs out of something: conditions, evictions, room for critical pods
-//	staticpods.go      pods from files; mirrors.go: how the API shows them
+//	staticpods.go      pods from files
 package kubelet

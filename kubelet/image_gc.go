@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/image"
 )
 
@@ -17,18 +19,16 @@ const imagePeriod = 5 * time.Minute
 // calls largest with the images that are left, at most limit of them. The first round only finds what there is; the
 // second comes as soon as that is old enough to be removed, for a disk may be full when a kubelet starts.
 func collectImages(ctx context.Context, gc *image.GC, limit int, largest func([]v1.ContainerImage)) {
-	for wait := min(gc.Policy.MinAge+time.Second, imagePeriod); ; wait = imagePeriod {
-		if err := gc.Collect(ctx); err != nil && ctx.Err() == nil {
+	collect := func(ctx context.Context) error {
+		err := gc.Collect(ctx)
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Collecting unused images failed")
 		}
 		largest(gc.Largest(limit))
-
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+		return err
+	}
+	_ = collect(ctx)
+	if wakeup.Pause(ctx, min(gc.Policy.MinAge+time.Second, imagePeriod)) {
+		loop.Loop{Pass: collect, Period: imagePeriod}.Run(ctx)
 	}
 }

@@ -3,17 +3,17 @@ package kubelet
 import (
 	"context"
 	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/probe"
@@ -24,33 +24,22 @@ import (
 
 // Kubelet routes facts to the actors of pods.
 type Kubelet struct {
-	o Options
+	o    Options
+	pods *Pods
 
 	status    *status.Writer
 	probes    *probe.Manager
 	admission *admission
 	burst     *burst
 	statics   *staticPods
-	folders   *folders
 	node      *nodestatus.Node
 	runtime   *runtimeWatch
-	devices   devices
-	claims    claims
-	held      deviceList
+	observer  *observer
+	cleaner   *cleaner
 	pressure  *pressure
-	repin     *repin
-	share     *share
-	tools     *tools
-
-	knowledge knowledge
-	// shuttingDown: ShutDown was called, because the machine is about to shut down.
-	shuttingDown atomic.Bool
-	// full checks and unmounts are done once for the many reasons that come at the same time.
-	checks, unmounts delayed
-	unmountAgain     atomic.Int32 // how many searches for mounts in a row left some undecided or failed
-
-	mu     sync.Mutex
-	actors map[types.UID]*actor
+	shutdown  *shutdown
+	share     *allot.Share // nil on a system without cgroups
+	tools     *effect.Options
 
 	ctx     context.Context // of Run
 	running group
@@ -58,85 +47,101 @@ type Kubelet struct {
 
 // New makes a kubelet that does nothing yet.
 func New(o Options) *Kubelet {
-	if o.Cgroups == nil {
-		o.Cgroups = cgroup.None{}
+	if o.Pods == nil {
+		o.Pods = NewPods()
 	}
-	o.Cgroups = timedCgroups{o.Cgroups, o.Meter.Life()}
-	o.Meter.Life().CgroupVersion(cgroup.Version())
+	if o.Allot == nil {
+		o.Allot = allot.New(allot.Options{})
+	}
 	if o.Node.IPs == nil {
 		o.Node.IPs = func() []string { return nil }
 	}
-	k := &Kubelet{o: o, status: status.New(o.API, o.Meter.Life().StatusWritten), actors: map[types.UID]*actor{},
-		burst: newBurst(o.Burst), knowledge: knowledge{began: time.Now()},
-		folders: &folders{pods: o.Volumes, logs: o.PodLogsDir, cgroups: o.Cgroups}}
-
-	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API,
-		tasks: &k.running, actor: k.actor,
-		restarted: o.Meter.Life().Restarted}
-
-	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
-	k.devices, k.held = newDevices(deviceOptions(k))
-	k.claims = newClaims(k)
-	k.node = nodestatus.New(o.Node, k.nodeLinks())
-	k.pressure = &pressure{Pressure: o.Pressure, k: k}
-	var p pins = noPins{}
-	if o.Placing.Pins != nil {
-		p = o.Placing.Pins
-		o.Placing.Pins.Alive = podAlive(k)
-		countPinned(o.Meter, o.Placing.Pins)
+	if o.Node.Changed == nil {
+		o.Node.Changed = wakeup.New()
 	}
-	k.repin = newRepin(p, o.Placing, k.View)
-	k.admission = k.newAdmission(p)
+	o.Meter.Life().CgroupVersion(cgroup.Version())
+
+	k := &Kubelet{o: o, pods: o.Pods, status: status.New(o.API, o.Meter.Life().StatusWritten), burst: newBurst(o.Burst)}
+	k.statics = &staticPods{set: static.NewSet(len(o.Static)), sources: o.Static, status: k.status, events: o.API,
+		tasks: &k.running, pods: k.pods, ensure: k.ensure, restarted: o.Meter.Life().Restarted}
+	k.runtime = &runtimeWatch{service: o.Runtime, changed: k.runtimeChanged}
+	k.shutdown = &shutdown{pods: k.pods, changed: o.Node.Changed, reported: k.status.Ended, event: o.API.NodeEvent,
+		meter: o.Meter, dir: o.RootDir, windows: o.Windows}
+	k.node = nodestatus.New(o.Node, k.nodeLinks())
+	k.pressure = &pressure{Pressure: o.Pressure, pods: k.pods, conditions: k.node.SetPressures, images: o.ImageGC,
+		event: o.API.NodeEvent, meter: o.Meter}
+	k.admission = k.newAdmission()
 	k.probes = probe.New(probe.Options{Exec: o.Runtime.Exec, Report: k.probed, Event: o.API.PodEvent,
 		Measure: o.Meter.Probe})
-	k.share = newShare(o.Cgroups, func() []*v1.Pod { return sharing(k) }, o.API.NodeEvent)
-	k.tools = newTools(&o, k.folders, k.NodeAllocatable)
-	k.tools.shared = k.share.changed.Wake
-	k.tools.devices, k.tools.claims, k.tools.pins, k.tools.placed = k.devices, k.claims, p, o.Placing
-	k.tools.userNamespaces = func(handler string) error { return checkUserNamespaces(k.runtime.health.Load(), handler) }
-	k.tools.recursive = func() []string { return recursiveHandlers(k.runtime.health.Load()) }
+	k.tools = k.newTools()
+	k.observer = k.newObserver()
+	k.cleaner = k.newCleaner()
 	return k
+}
+
+// newTools returns what the actions of pods are carried out with. On a system with cgroups it makes what keeps their
+// shares.
+func (k *Kubelet) newTools() *effect.Options {
+	o, shared := &k.o, func() {}
+	var groups cgroups = cgroup.None{}
+	if o.Cgroups != nil {
+		groups = timedCgroups{o.Cgroups, o.Meter.Life()}
+		k.share = allot.NewShare(groups, k.sharing, o.API.NodeEvent)
+		shared = k.share.Changed
+	}
+	return &effect.Options{Runtime: o.Runtime.Runtime, Images: o.Images, Volumes: o.Volumes, Groups: o.Volumes,
+		Cgroups: groups, Objects: o.API, Events: o.API, Allot: o.Allot, Health: k.runtime.health.Load, Meter: o.Meter,
+		Folders:  &effect.Folders{Pods: o.Volumes, Logs: o.PodLogsDir, Cgroups: groups},
+		NodeName: o.Node.Name, NodeIPs: o.Node.IPs, Allocatable: k.NodeAllocatable, DNS: o.DNS, HostDNS: o.HostDNS,
+		Windows: o.Windows, RootDir: o.RootDir, Shared: shared}
+}
+
+// sharing returns the pods that have not ended; nil as long as not all are known.
+func (k *Kubelet) sharing() []*v1.Pod {
+	if !k.pods.knowledge.joined.Load() && !k.o.Standalone {
+		return nil
+	}
+	out := []*v1.Pod{}
+	for _, v := range k.pods.View() {
+		if v.Pod.Status.Phase != v1.PodSucceeded && v.Pod.Status.Phase != v1.PodFailed {
+			out = append(out, v.Pod)
+		}
+	}
+	return out
 }
 
 // newAdmission builds the admission of this node. Sysctls are checked against the version of the Linux kernel, so
 // Windows nodes give none, which allows no sysctl that needs a certain version. Without an API server there is no node
 // object to read again.
-func (k *Kubelet) newAdmission(p pins) *admission {
+func (k *Kubelet) newAdmission() *admission {
 	kernel := k.o.Node.Host.KernelVersion
 	if k.o.Windows {
 		kernel = ""
 	}
 	sysctls := admit.NewSysctls(kernel, k.o.UnsafeSysctls)
 
-	d := &admission{Admitter: admit.New(), devices: k.devices, placing: newPlacing(&k.o, k.devices, p), pins: p,
-		repin:     k.repin.changed,
-		pressures: k.node.Pressures, known: k.node.Object, fresh: k.o.API.GetNode}
+	d := &admission{Admitter: admit.New(), allot: k.o.Allot, pressures: k.node.Pressures, known: k.node.Object,
+		fresh: k.o.API.GetNode, preempt: k.preempt, closed: k.shutdown.refusal}
 	if k.o.Standalone {
 		d.fresh = nil
 	}
-	d.preempt = k.pressure.preempt
-	d.closed = func() *admit.Refusal { return shutdownRefusal(k.shuttingDown.Load()) }
 	d.facts = func(n *v1.Node) admit.Node {
 		return admit.Node{Object: n, Allocatable: k.node.Allocatable(n), OS: k.o.Node.Host.OS, Sysctls: sysctls,
 			Features:   k.o.Node.DeclaredFeatures,
 			NoAppArmor: !k.o.Windows && !k.o.Node.Host.AppArmor}
 	}
-	d.Granted = func(uid types.UID) {
-		if a := k.actor(uid, false); a != nil {
-			a.wake.Wake()
-		}
-	}
+	d.Granted = func(uid types.UID) { k.pods.Wake([]types.UID{uid}) }
 	return d
 }
 
 // nodeLinks connects the node's status with the API and the runtime.
 func (k *Kubelet) nodeLinks() nodestatus.Links {
 	links := nodestatus.Links{API: k.o.API, Measure: k.o.Meter.Start(), Event: k.o.API.NodeEvent,
-		ShuttingDown: k.shuttingDown.Load,
+		ShuttingDown: k.shutdown.active.Load,
 		Runtime: func() (runtime.Version, runtime.Health) {
 			return *k.runtime.version.Load(), *k.runtime.health.Load()
 		},
-		PodCIDR: k.passPodCIDR, Devices: k.devices.Amounts}
+		PodCIDR: k.passPodCIDR, Devices: k.o.Allot.Amounts}
 	if k.o.Volumes.nodeVolumes != nil {
 		links.VolumesInUse, links.Seen = k.o.Volumes.VolumesInUse, k.o.Volumes.ObserveNode
 	}
@@ -156,35 +161,16 @@ func (k *Kubelet) passPodCIDR(cidr string) {
 	})
 }
 
-// ReportNode reports the node at once, and lets pods that waited for the network try again: after a change of the
-// node's addresses, or when what NetworkAwaited of the node's options says has become "". It does not block.
-func (k *Kubelet) ReportNode() {
-	k.node.ReportSoon()
-	k.each(func(a *actor) { a.wake.Wake() })
-}
-
 // runtimeChanged reports the node at once, and lets pods that waited for the network try again.
 func (k *Kubelet) runtimeChanged(h runtime.Health) {
 	k.node.ReportSoon()
 	if h.NetworkReady {
-		k.each(func(a *actor) { a.wake.Wake() })
+		k.pods.WakeAll()
 	}
 }
 
 // Healthy returns nil as long as the kubelet does its rounds. What is wrong with the node is in the node's status.
 func (k *Kubelet) Healthy() error { return k.runtime.stuck() }
-
-func (k *Kubelet) each(f func(*actor)) {
-	k.mu.Lock()
-	list := make([]*actor, 0, len(k.actors))
-	for _, a := range k.actors {
-		list = append(list, a)
-	}
-	k.mu.Unlock()
-	for _, a := range list {
-		f(a)
-	}
-}
 
 // podChanged takes a pod from the API.
 func (k *Kubelet) podChanged(p *v1.Pod) {
@@ -194,11 +180,11 @@ func (k *Kubelet) podChanged(p *v1.Pod) {
 	}
 
 	k.status.Observe(p)
-	if !k.knowledge.mayAdmit() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed &&
+	if !k.pods.knowledge.mayAdmit() && p.Status.StartTime != nil && p.Status.Phase != v1.PodFailed &&
 		p.Status.Phase != v1.PodSucceeded {
 		k.admission.Hold(p) // an earlier kubelet has admitted it: its place is not for others that come in with it
 	}
-	a := k.actor(p.UID, true)
+	a := k.ensure(p.UID)
 	p = stamped(p, a.born)
 	k.o.Volumes.Observe(p)
 	a.post(pod.Desired{Pod: p})
@@ -223,102 +209,45 @@ func (k *Kubelet) podGone(p *v1.Pod) {
 	}
 
 	k.status.Forget(p.UID)
-	if a := k.actor(p.UID, false); a != nil {
+	if a := k.pods.find(p.UID); a != nil {
 		a.post(pod.SourceGone{Pod: stamped(p, a.born)})
 	}
 }
 
-// actor finds the actor of a pod, and with make starts one.
-func (k *Kubelet) actor(uid types.UID, make bool) *actor {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	a := k.actors[uid]
-	if a != nil || !make {
+// ensure returns the actor of a pod, and starts it if there is none.
+func (k *Kubelet) ensure(uid types.UID) *actor {
+	return k.pods.ensure(uid, func() *actor {
+		a, now := k.newActor(uid), time.Now()
+		if k.pods.knowledge.sourcesReady.Load() {
+			a.take(pod.SourcesReady{}, now)
+		}
+		if k.pods.knowledge.checked.Load() { // a pod that the node has never seen has nothing in the runtime
+			a.take(pod.Checked{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
+		}
+		k.running.Go(func() { a.run(k.ctx) })
 		return a
-	}
-
-	a = k.newActor(uid)
-	k.actors[uid] = a
-	now := time.Now()
-	if k.knowledge.sourcesReady.Load() {
-		a.take(pod.SourcesReady{}, now)
-	}
-	if k.knowledge.checked.Load() { // a pod that the node has never seen has nothing in the runtime
-		a.take(pod.Checked{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
-	}
-	k.running.Go(func() { a.run(k.ctx) })
-	return a
+	})
 }
 
 func (k *Kubelet) newActor(uid types.UID) *actor {
 	return newActor(uid, services{status: k.status, probes: k.probes, admission: k.admission, burst: k.burst,
-		statics: k.statics.set,
-		meter:   k.o.Meter, tasks: &k.running, knowledge: &k.knowledge, facts: k.o.Facts, node: k.nodeFacts,
-		finished: k.finished}, k.tools)
+		statics: k.statics.set, meter: k.o.Meter, knowledge: &k.pods.knowledge, facts: k.o.Facts, events: k.o.API,
+		tools: k.tools, tasks: &k.running, node: k.nodeFacts, finished: k.finished})
 }
 
-// finished forgets a pod that has nothing left on the node but folders, and removes these.
+// finished forgets a pod that has nothing left on the node but folders, and has these removed.
 func (k *Kubelet) finished(a *actor) {
-	k.mu.Lock()
-	delete(k.actors, a.uid)
-	k.mu.Unlock()
-
+	k.pods.forget(a.uid)
 	k.admission.Release(a.uid)
 	k.status.Forget(a.uid)
 	k.statics.finished(a.uid, a.state.Last())
 	k.o.Meter.Forget(a.state.Pod())
-
-	if ids := k.o.Placing.IDs; ids != nil {
-		ids.Release(a.uid)
-	}
-	k.running.Go(func() {
-		if !k.knowledge.waitOrphanGrace(k.ctx) {
-			return // the next kubelet finds them
-		}
-		k.removeSoon(a.uid)
-		k.folders.removeDeadLinks()
-		k.unmountAgain.Store(0)
-		k.unmounts.soon(k.ctx, &k.running)
-	})
-}
-
-// folderRetry are the waits before the folders of a pod are tried again: a file that the runtime still holds cannot be
-// removed on Windows.
-var folderRetry = retry.Backoff{First: time.Second}
-
-const folderTries = 6 // in about half a minute
-
-// removeSoon removes the folders of a pod that has ended, unless the pod comes back, which static ones do. After
-// folderTries the full checks go on with it.
-func (k *Kubelet) removeSoon(uid types.UID) {
-	for try := 1; k.actor(uid, false) == nil; try++ {
-		err := k.folders.remove(context.WithoutCancel(k.ctx), uid)
-		if err == nil {
-			return
-		}
-		klog.FromContext(k.ctx).Error(err, "Removing the folders of a pod failed", "pod", uid)
-		if try == folderTries {
-			return
-		}
-
-		select {
-		case <-k.ctx.Done():
-			return
-		case <-time.After(folderRetry.Wait(try)):
-		}
-	}
+	k.o.Allot.Finished(a.uid)
+	k.running.Go(func() { k.cleaner.finished(k.ctx, a.uid) })
 }
 
 // View returns all pods of the node as they are now.
-func (k *Kubelet) View() []pod.View {
-	var out []pod.View
-	k.each(func(a *actor) {
-		if v := a.view.Load(); v != nil {
-			out = append(out, *v)
-		}
-	})
-	return out
-}
+func (k *Kubelet) View() []pod.View { return k.pods.View() }
 
 // NodeAllocatable is what pods can have of the node.
 func (k *Kubelet) NodeAllocatable() v1.ResourceList { return k.node.Allocatable(k.node.Object()) }
@@ -330,7 +259,7 @@ func (k *Kubelet) NodeAddresses() []v1.NodeAddress { return k.node.Addresses() }
 func (k *Kubelet) nodeFacts() pod.Node {
 	n := pod.Node{HostIPs: k.o.Node.IPs(), RuntimeName: k.runtime.version.Load().Name, MaxBackoff: k.o.MaxBackoff}
 	if h := k.runtime.health.Load(); h != nil {
-		n.RecursiveReadOnly = recursiveHandlers(h)
+		n.RecursiveReadOnly = h.RecursiveReadOnly()
 		if h := k.node.Health(*h); !h.NetworkReady {
 			n.NetworkNotReady = h.NetworkMessage
 		}
@@ -340,10 +269,22 @@ func (k *Kubelet) nodeFacts() pod.Node {
 
 // probed passes the changed result of a probe on to the pod.
 func (k *Kubelet) probed(r probe.Result) {
-	a := k.actor(r.Key.Pod, false)
+	a := k.pods.find(r.Key.Pod)
 	if a == nil {
 		return
 	}
 	a.post(pod.Probed{Container: r.Key.Container, ContainerID: r.ContainerID, Kind: pod.ProbeKind(r.Kind),
 		Success: r.Status == probe.Success})
+}
+
+// preempt tells pods to end because a critical one lacks a resource. They get their own time for it.
+func (k *Kubelet) preempt(victims []types.UID, resource v1.ResourceName) {
+	for _, uid := range victims {
+		if a := k.pods.find(uid); a != nil {
+			klog.FromContext(k.ctx).Info("A pod ends to make room for a critical one", "pod", uid, "resource", resource)
+			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption,
+				ByContainers: true})
+			k.o.Meter.Preempted(string(resource))
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -65,7 +66,7 @@ func (a *actor) follow(ctx context.Context, f pod.Fact) {
 		klog.FromContext(ctx).V(2).
 			Info("Volumes are not ready", "pod", a.uid, "failures", a.state.VolumeFailures(), "cause", f.Message)
 	case pod.Resized:
-		if err := a.effects.writeNote(a.state.Note()); err != nil { // the next kubelet would do it once more
+		if err := a.effects.WriteNote(a.state.Note()); err != nil { // the next kubelet would do it once more
 			klog.FromContext(ctx).Error(err, "A resize cannot be noted", "pod", a.uid)
 		}
 	}
@@ -78,7 +79,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 		return resync, false
 	}
 
-	defer countPass(a, time.Now())
+	defer a.countPass(time.Now())
 
 	a.agreeResources(ctx)
 	a.askAdmission(ctx)
@@ -92,7 +93,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 	a.assert(ctx, &plan)
 
 	if plan.Stopping && !s.Stopping() {
-		beginStop(a, now)
+		a.beginStop(now)
 	}
 
 	a.cancels.cancel(plan.Cancel)
@@ -129,7 +130,7 @@ func (a *actor) pass(ctx context.Context) (rest time.Duration, finished bool) {
 }
 
 // countPass counts a pass that began then, and with the first one the pod.
-func countPass(a *actor, began time.Time) {
+func (a *actor) countPass(began time.Time) {
 	a.meter.Worker(!a.counted, time.Since(began), began.Sub(a.born))
 	if !a.counted {
 		a.meter.Life().Began(a.state.Pod())
@@ -138,7 +139,7 @@ func countPass(a *actor, began time.Time) {
 }
 
 // beginStop notes that the pod has begun to stop. One that only the runtime knows is counted.
-func beginStop(a *actor, now time.Time) {
+func (a *actor) beginStop(now time.Time) {
 	a.take(pod.StopBegan{}, now)
 	a.probes.Terminating(a.uid)
 	if has := a.state.Runtime(); a.state.Pod() == nil && len(has.Sandboxes)+len(has.Containers) > 0 {
@@ -154,7 +155,8 @@ func (a *actor) start(ctx context.Context, action pod.Action) {
 
 	a.tasks.Go(func() {
 		var facts []pod.Fact
-		err := guarded(ctx, a.uid, string(action.Kind), func() error { facts = a.effects.run(ctx, j); return nil })
+		err := effect.Guarded(ctx, a.uid, string(action.Kind),
+			func() error { facts = a.effects.Run(ctx, j); return nil })
 		done()
 		if err != nil {
 			facts = []pod.Fact{pod.TaskPanicked{Action: action, Message: err.Error()}}
@@ -164,14 +166,14 @@ func (a *actor) start(ctx context.Context, action pod.Action) {
 }
 
 // job is an action with what it needs to know of the pod, for it runs beside the actor.
-func (a *actor) job(ctx context.Context, action pod.Action) job {
+func (a *actor) job(ctx context.Context, action pod.Action) effect.Job {
 	s := a.state
-	j := job{Action: action, pod: s.Pod(), runtime: s.Runtime(), podIP: a.podIP()}
+	j := effect.Job{Action: action, Pod: s.Pod(), Runtime: s.Runtime(), PodIP: a.podIP()}
 	switch action.Kind {
 	case pod.StartContainer:
-		j.user, j.imageVolumes = s.Image(action.Name).User, imageVolumes(s)
+		j.User, j.ImageVolumes = s.Image(action.Name).User, effect.ImageVolumes(s)
 	case pod.StopContainer:
-		j.preStop = a.preStopOf(ctx, action.ID, action.Name, action.Grace)
+		j.PreStop = a.preStopOf(ctx, action.ID, action.Name, action.Grace)
 	}
 	return j
 }
@@ -186,11 +188,11 @@ func (a *actor) sendEvents(events []pod.Event) {
 	for _, e := range events {
 		waiting = waiting || e.Key == ""
 		switch {
-		case e.Key != "" && !a.effects.sent.first("plan/"+e.Key+"/"+e.Reason):
+		case e.Key != "" && !a.effects.First("plan/"+e.Key+"/"+e.Reason):
 		case len(e.Annotations) > 0:
-			a.effects.events.AnnotatedPodEvent(p, e.Annotations, e.Type, e.Reason, e.Message)
+			a.events.AnnotatedPodEvent(p, e.Annotations, e.Type, e.Reason, e.Message)
 		default:
-			a.effects.event(p, e.Container, e.Type, e.Reason, e.Message)
+			a.effects.Event(p, e.Container, e.Type, e.Reason, e.Message)
 		}
 	}
 	if waiting {
@@ -217,14 +219,14 @@ func (a *actor) end() {
 		a.burst.leave()
 	}
 	a.probes.StopPod(a.uid)
-	a.effects.images.Forget(string(a.uid))
+	a.effects.Forget()
 	a.record.Close()
 	a.finished(a)
 }
 
 // preStopOf returns the preStop hook of a container that is to be stopped within grace, or nil if it has none. Of a
 // pod that only the runtime knows, the container's annotations tell the hook, as for upstream's kubelet.
-func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Duration) *preStopRun {
+func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Duration) *effect.PreStop {
 	if grace <= 0 { // all containers are restarted: they are killed
 		return nil
 	}
@@ -240,8 +242,7 @@ func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Durat
 
 	h := a.preStops[id]
 	if h == nil {
-		h = &preStopRun{done: make(chan struct{}), container: c, podIP: a.podIP(), tasks: a.tasks}
-		h.ctx, h.cancel = context.WithCancel(ctx)
+		h = effect.NewPreStop(ctx, c, a.podIP(), a.tasks)
 		a.preStops[id] = h
 	}
 	return h
@@ -259,7 +260,7 @@ func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 			continue
 		}
 		if h := a.preStopOf(ctx, c.ID, c.Name, actions[at].Grace); h != nil {
-			h.start(a.effects, a.state.Pod(), c.ID, actions[at].Grace)
+			a.effects.StartPreStop(h, a.state.Pod(), c.ID, actions[at].Grace)
 		}
 	}
 }
@@ -268,7 +269,7 @@ func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 func (a *actor) endPreStops() {
 	for id, h := range a.preStops {
 		if c, ok := a.state.Runtime().Find(id); !ok || c.State == pod.Exited {
-			h.cancel()
+			h.Cancel()
 			delete(a.preStops, id)
 		}
 	}

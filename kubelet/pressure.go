@@ -9,7 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/kubelet/evict"
+	"porthole.dev/porthole/kubelet/image"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -36,7 +39,11 @@ const (
 // pressure carries out what package evict decides.
 type pressure struct {
 	Pressure
-	k *Kubelet
+	pods       *Pods
+	conditions func(map[v1.NodeConditionType]bool) // sets the node's pressure conditions
+	images     *image.GC                           // nil: unused images stay
+	event      func(eventType, reason, message string)
+	meter      *meter.Meter
 
 	// The fields below are used by run only.
 	state evict.State
@@ -52,49 +59,41 @@ func (w *pressure) run(ctx context.Context) {
 		return
 	}
 
-	tick := time.NewTicker(pressurePeriod)
-	defer tick.Stop()
-	for {
-		w.round(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	loop.Loop{Pass: w.round, Period: pressurePeriod}.Run(ctx)
 }
 
 // round reads what is left and does what follows from it. What cannot be read changes nothing.
-func (w *pressure) round(ctx context.Context) {
+func (w *pressure) round(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	left, err := w.Reader.Left(ctx)
 	if err != nil {
 		logger.Error(err, "Reading what is left on the node failed")
-		return
+		return nil
 	}
 
 	seen, views := evict.Observed{Left: left}, w.present()
 	seen.Pods = podsOf(views, nil)
 	for range roundSteps {
 		plan, after := w.state.Next(w.Desired, seen, time.Now())
-		w.k.node.SetPressures(plan.Conditions)
+		w.conditions(plan.Conditions)
 		if plan.Needs.None() || w.tooEarly(plan.Needs) {
 			w.state = after
 			w.carryOut(ctx, &plan)
-			return
+			return nil
 		}
 
 		w.tell(plan.Starved)
 		if seen, err = w.supply(ctx, plan.Needs, seen, views); err != nil {
 			logger.Error(err, "Reading what pods use failed")
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // present returns the pods of which something is on the node but containers that are kept for their logs.
 func (w *pressure) present() []pod.View {
-	return slices.DeleteFunc(w.k.View(), func(v pod.View) bool { return v.Cleaned })
+	return slices.DeleteFunc(w.pods.View(), func(v pod.View) bool { return v.Cleaned })
 }
 
 // podsOf describes pods to package evict, with what they use if that is known.
@@ -158,10 +157,10 @@ func nextLimits(began time.Time, took time.Duration, whole bool) time.Time {
 func (w *pressure) reclaim(ctx context.Context, r evict.Reclaim) {
 	logger := klog.FromContext(ctx)
 	if r.Containers {
-		w.k.each(func(a *actor) { a.post(pod.Reclaimed{}) })
+		w.pods.each(func(a *actor) { a.post(pod.Reclaimed{}) })
 		w.awaitRemoval(ctx)
 	}
-	if gc := w.k.o.ImageGC; r.Images && gc != nil {
+	if gc := w.images; r.Images && gc != nil {
 		freed, err := gc.Reclaim(ctx)
 		if err != nil {
 			logger.Error(err, "Removing unused images failed")
@@ -177,7 +176,7 @@ func (w *pressure) awaitRemoval(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left := slices.ContainsFunc(w.k.View(), func(v pod.View) bool { return v.Cleaned && len(v.Logs) > 0 })
+		left := slices.ContainsFunc(w.pods.View(), func(v pod.View) bool { return v.Cleaned && len(v.Logs) > 0 })
 		if !left {
 			return
 		}
@@ -196,7 +195,7 @@ func (w *pressure) tell(what v1.ResourceName) {
 	}
 	w.toldAt = time.Now()
 	// upstream's words
-	w.k.o.API.NodeEvent(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(what))
+	w.event(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+string(what))
 }
 
 // carryOut tells the pods of a plan to end.
@@ -206,7 +205,7 @@ func (w *pressure) carryOut(ctx context.Context, plan *evict.Plan) {
 		logger.Info("The node runs out of a resource, and no pod may be evicted", "resource", plan.Starved)
 	}
 	for _, e := range plan.Evictions {
-		a := w.k.actor(e.Pod.UID, false)
+		a := w.pods.find(e.Pod.UID)
 		if a == nil {
 			continue
 		}
@@ -217,7 +216,7 @@ func (w *pressure) carryOut(ctx context.Context, plan *evict.Plan) {
 			fact.Disruption = e.Message
 		}
 		a.post(fact)
-		w.k.o.Meter.Evicted(e.Signal, e.Age)
+		w.meter.Evicted(e.Signal, e.Age)
 	}
 }
 
@@ -227,16 +226,3 @@ const (
 	preemptMessage    = "Preempted in order to admit critical pod"
 	preemptDisruption = "Pod was preempted by Kubelet to accommodate a critical pod."
 )
-
-// preempt tells pods to end because a critical one lacks a resource. They get their own time for it.
-func (w *pressure) preempt(victims []types.UID, resource v1.ResourceName) {
-	k := w.k
-	for _, uid := range victims {
-		if a := k.actor(uid, false); a != nil {
-			klog.FromContext(k.ctx).Info("A pod ends to make room for a critical one", "pod", uid, "resource", resource)
-			a.post(pod.Evicted{Reason: preempting, Message: preemptMessage, Disruption: preemptDisruption,
-				ByContainers: true})
-			k.o.Meter.Preempted(string(resource))
-		}
-	}
-}

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -18,10 +17,7 @@ func (a *actor) publish(plan *pod.Plan) {
 		return
 	}
 
-	if a.effects.placed.Health {
-		plan.Status.ContainerStatuses = device.WithHealth(plan.Status.ContainerStatuses,
-			healthOf(a.effects.devices, a.effects.claims, s.Pod()))
-	}
+	plan.Status.ContainerStatuses = a.tools.Allot.WithHealth(s.Pod(), plan.Status.ContainerStatuses)
 	last := s.Last()
 	changed := last == nil || !reflect.DeepEqual(*last, plan.Status)
 	if changed {
@@ -37,7 +33,7 @@ func (a *actor) publish(plan *pod.Plan) {
 	if !a.ran && plan.Status.Phase == v1.PodRunning {
 		a.ran = true
 		if last != nil && last.Phase == v1.PodPending {
-			a.meter.Running(s.Pod(), a.born, time.Now(), a.effects.pulled.Load())
+			a.meter.Running(s.Pod(), a.born, time.Now(), a.effects.Pulled())
 		}
 	}
 

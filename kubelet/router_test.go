@@ -46,7 +46,7 @@ func TestRouterContains(t *testing.T) {
 	take := recovering(k.ctx, "test", k.podChanged)
 	take(nil)
 	take(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "good", Name: "good"}})
-	if k.actor("good", false) == nil {
+	if k.pods.find("good") == nil {
 		t.Error("the pod after one that cannot be read has no actor")
 	}
 	recovering(k.ctx, "test", func(pods []*v1.Pod) { k.statics.deliver(0, pods) })([]*v1.Pod{nil})
@@ -55,7 +55,7 @@ func TestRouterContains(t *testing.T) {
 		defer close(done)
 		k.statics.set.Changed.Wake()
 		k.statics.set.Plan()
-		k.each(func(*actor) {})
+		k.pods.each(func(*actor) {})
 	}()
 	<-done
 }
@@ -75,16 +75,16 @@ func TestStamped(t *testing.T) {
 // stay.
 func TestCleanFoldersLogs(t *testing.T) {
 	k := aKubelet(t)
-	k.folders.logs = t.TempDir()
-	k.knowledge.checked.Store(true)
-	k.actors["known"] = k.newActor("known")
+	k.tools.Folders.Logs = t.TempDir()
+	k.pods.knowledge.checked.Store(true)
+	k.pods.actors["known"] = k.newActor("known")
 	for _, dir := range []string{"ns_gone_gone", "ns_known_known", "foreign", "a_b_"} {
-		if err := os.Mkdir(filepath.Join(k.folders.logs, dir), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(k.tools.Folders.Logs, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k.folders.removeUnknown(k.ctx, k.mayHaveFolders)
-	left, err := os.ReadDir(k.folders.logs)
+	k.tools.Folders.RemoveUnknown(k.ctx, k.cleaner.foldersStay)
+	left, err := os.ReadDir(k.tools.Folders.Logs)
 	var names []string
 	for _, e := range left {
 		names = append(names, e.Name())
@@ -125,7 +125,7 @@ func TestRestartKeepsPlaces(t *testing.T) {
 
 	k.podChanged(fresh)
 	k.podChanged(old)
-	k.knowledge.joined.Store(true)
+	k.pods.knowledge.joined.Store(true)
 	if a := ask(fresh); !refused(a) {
 		t.Errorf("the new pod: admitted %v", a.state.Admitted())
 	}

@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/static"
 )
 
 // Run registers the node and runs its pods until ctx ends. Containers go on without it. Static pods run before the API
 // server answers, for it may be one of them; without one (Standalone) they are all that there is.
 func (k *Kubelet) Run(ctx context.Context) error {
 	k.ctx = ctx
-	k.checks.pause, k.checks.do = strangerPause, k.checkAll
-	k.unmounts.pause, k.unmounts.do = unmountPause, k.unmountForgotten
 	if err := k.runtime.begin(ctx); err != nil {
 		return err
 	}
@@ -23,23 +24,21 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 	k.o.Meter.ShutDown(last.StartTime, last.EndTime)
 
-	if err := k.o.Cgroups.Begin(ctx); err != nil {
+	if err := k.beginCgroups(ctx); err != nil {
 		return err
 	}
-	k.share.begin(ctx)
 	k.node.Begin()
 	k.running.Go(func() { k.runtime.run(ctx) })
 	k.running.Go(func() { k.status.Run(ctx) })
-	k.running.Go(func() { k.follow(ctx) })
+	k.running.Go(func() { k.observer.follow(ctx) })
 	if gc := k.o.ImageGC; gc != nil {
-		gc.Event = k.o.API.NodeEvent
 		k.running.Go(func() { collectImages(ctx, gc, k.o.MaxImages, k.node.SetImages) })
 	}
 	k.running.Go(func() { k.pressure.run(ctx) })
-	k.running.Go(func() { serveDevices(ctx, k.devices) })
-	k.running.Go(func() { serveClaims(ctx, k.o.Placing.Claims) })
-	k.running.Go(func() { k.repin.run(ctx) })
-	k.running.Go(func() { k.share.run(ctx) })
+	k.running.Go(func() { k.o.Allot.Run(ctx) })
+	if k.share != nil {
+		k.running.Go(func() { k.share.Run(ctx) })
+	}
 
 	k.statics.run(ctx)
 	if !k.o.Standalone {
@@ -49,7 +48,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 
 	klog.FromContext(ctx).Info("Kubelet runs", "node", k.o.Node.Name)
-	k.running.Go(func() { k.cleanOrphans(ctx) })
+	k.running.Go(func() { k.endOrphans(ctx) })
 
 	<-ctx.Done()
 	k.drain()
@@ -73,12 +72,38 @@ func (k *Kubelet) join(ctx context.Context) error {
 	if err := until(ctx, synced); err != nil {
 		return err
 	}
-	k.knowledge.joined.Store(true)
-	k.each(func(a *actor) { a.wake.Wake() })
+	k.pods.knowledge.joined.Store(true)
+	k.pods.WakeAll()
 
-	m := &mirrors{pods: k.statics.set, api: k.o.API, node: k.node.Object, made: k.statics.mirrorChanged}
-	k.running.Go(func() { m.run(ctx) })
+	m := &static.Mirrors{Pods: k.statics.set, API: k.o.API, Node: k.node.Object, Made: k.statics.mirrorChanged}
+	k.running.Go(func() { m.Run(ctx) })
 	return nil
+}
+
+// beginCgroups makes the cgroups above the pods'.
+func (k *Kubelet) beginCgroups(ctx context.Context) error {
+	if k.share == nil {
+		return nil
+	}
+	if err := k.o.Cgroups.Begin(ctx); err != nil {
+		return err
+	}
+	k.share.Begin(ctx)
+	return nil
+}
+
+// endOrphans lets the pods that only the runtime knows end, now that all that should run are known, and cleans up
+// after them until ctx ends.
+func (k *Kubelet) endOrphans(ctx context.Context) {
+	select {
+	case <-k.statics.set.Ready():
+	case <-ctx.Done():
+		return
+	}
+
+	k.pods.knowledge.sourcesReady.Store(true) // the first full check may come later than this, and find more
+	k.pods.each(func(a *actor) { a.post(pod.SourcesReady{}) })
+	k.cleaner.run(ctx)
 }
 
 // drain lets what is under way end, but not for long: the next kubelet finds everything in the runtime.

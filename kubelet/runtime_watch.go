@@ -2,13 +2,13 @@ package kubelet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -69,27 +69,24 @@ func (w *runtimeWatch) check(ctx context.Context) {
 	}
 }
 
+// askPeriod is how often the runtime is asked for its health while something is missing; restPeriod while all is well.
+const (
+	askPeriod  = 500 * time.Millisecond
+	restPeriod = 5 * time.Second
+)
+
 // run asks the runtime for its health: often while something is missing, seldom when all is well.
 func (w *runtimeWatch) run(ctx context.Context) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
 	var asked time.Time
-
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-
+	loop.Loop{Later: true, Period: askPeriod, Pass: func(ctx context.Context) error {
 		now := time.Now()
 		w.lastRound.Store(&now)
-		h := w.health.Load()
-		if !h.NetworkReady || !h.RuntimeReady || time.Since(asked) > 5*time.Second {
-			asked = time.Now()
+		if h := w.health.Load(); !h.NetworkReady || !h.RuntimeReady || now.Sub(asked) > restPeriod {
+			asked = now
 			w.check(ctx)
 		}
-	}
+		return nil
+	}}.Run(ctx)
 }
 
 // stuck returns an error if the loop has not come round for a long time.
@@ -98,38 +95,4 @@ func (w *runtimeWatch) stuck() error {
 		return fmt.Errorf("sync Loop took longer than expected: its last round was at %s", last.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// checkUserNamespaces returns why a handler of the runtime cannot give a pod a user namespace, in upstream's words.
-func checkUserNamespaces(h *runtime.Health, handler string) error {
-	text := "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
-	if handler != "" {
-		text = fmt.Sprintf(
-			"can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", handler)
-	}
-	if h == nil || len(h.Handlers) == 0 { // an old runtime says nothing of its handlers
-		return errors.New(text)
-	}
-	for _, x := range h.Handlers {
-		if x.Name == handler && x.UserNamespaces {
-			return nil
-		}
-		if x.Name == handler {
-			return errors.New(text)
-		}
-	}
-	return fmt.Errorf("%s: the handler %q is not known", text, handler)
-}
-
-// recursiveHandlers returns the runtime's handlers that can make mounts below a read-only mount read-only.
-func recursiveHandlers(h *runtime.Health) (names []string) {
-	if h == nil { // not known yet
-		return nil
-	}
-	for _, x := range h.Handlers {
-		if x.RecursiveReadOnlyMounts {
-			names = append(names, x.Name)
-		}
-	}
-	return names
 }

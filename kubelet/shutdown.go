@@ -4,13 +4,16 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/admit"
+	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
 )
 
@@ -42,37 +45,61 @@ func ShutdownTime(periods []v1beta1.ShutdownGracePeriodByPodPriority) time.Durat
 	return time.Duration(seconds) * time.Second
 }
 
+// shutdown stops the pods of the node before the machine shuts down.
+type shutdown struct {
+	pods     *Pods
+	changed  wakeup.Signal // the node's conditions have changed
+	reported func() bool   // whether the API server knows of each pod that has ended
+	event    func(eventType, reason, message string)
+	meter    *meter.Meter
+	dir      string // where it is written down when the shutdown was
+	windows  bool
+
+	active atomic.Bool // the machine is about to shut down
+}
+
 // ShutDown stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none
 // runs any more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits
 // no pod. A second call has no effect before CancelShutdown.
 func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
+	k.shutdown.stop(ctx, periods)
+}
+
+// CancelShutdown makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay
+// ended.
+func (k *Kubelet) CancelShutdown() { k.shutdown.cancel() }
+
+// stop stops the pods of the node because it shuts down, those of the lowest priority first. It returns when none
+// runs any more, or when their time is over and lastReports. As soon as it is called, the node is not ready and admits
+// no pod. A second call has no effect before cancel.
+func (s *shutdown) stop(ctx context.Context, periods []v1beta1.ShutdownGracePeriodByPodPriority) {
 	logger := klog.FromContext(ctx)
-	if len(periods) == 0 || k.shuttingDown.Swap(true) {
+	if len(periods) == 0 || s.active.Swap(true) {
 		return
 	}
 	logger.Info("The node shuts down: its pods end", "periods", periods)
 	detected := "Shutdown manager detected shutdown event" // upstream's words
-	if k.o.Windows {
+	if s.windows {
 		detected = "Shutdown manager detected preshutdown event"
 	}
-	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", detected)
-	k.node.ReportSoon()
+	s.event(v1.EventTypeNormal, "NodeShutdown", detected)
+	s.changed.Wake()
 	times := shutdownTimes{StartTime: time.Now()}
-	noteShutdown(ctx, k, times)
+	s.note(ctx, times)
 	defer func() {
 		times.EndTime = time.Now()
-		noteShutdown(ctx, k, times)
+		s.note(ctx, times)
 	}()
 
 	for i, p := range periods {
 		limited, cancel := context.WithTimeout(ctx, time.Duration(p.ShutdownGracePeriodSeconds)*time.Second)
-		k.each(func(a *actor) {
+		s.pods.each(func(a *actor) {
 			if v := a.view.Load(); v != nil && periodOf(periods, v.Pod) == i {
 				a.post(pod.NodeShutdown{Grace: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second})
 			}
 		})
 		ended := await(limited, func() bool {
-			return haveEnded(k.View(), func(v *pod.View) bool { return periodOf(periods, v.Pod) == i })
+			return haveEnded(s.pods.View(), func(v *pod.View) bool { return periodOf(periods, v.Pod) == i })
 		})
 		cancel()
 		logger.Info("Pods of a priority have ended", "priority", p.Priority, "inTime", ended)
@@ -84,16 +111,16 @@ func (k *Kubelet) ShutDown(ctx context.Context, periods []v1beta1.ShutdownGraceP
 	limited, cancel := context.WithTimeout(ctx, lastReports)
 	defer cancel()
 	if !await(limited, func() bool {
-		return haveEnded(k.View(), func(*pod.View) bool { return true }) && k.status.Ended()
+		return haveEnded(s.pods.View(), func(*pod.View) bool { return true }) && s.reported()
 	}) {
 		logger.Info("Pods are left that have not ended, or whose end was not reported")
 	}
 }
 
-// noteShutdown writes down and shows when the shutdown began and ended, for those who look for the time that it took.
-func noteShutdown(ctx context.Context, k *Kubelet, s shutdownTimes) {
-	k.o.Meter.ShutDown(s.StartTime, s.EndTime)
-	if err := writeShutdown(k.o.RootDir, s); err != nil {
+// note writes down and shows when the shutdown began and ended, for those who look for the time that it took.
+func (s *shutdown) note(ctx context.Context, times shutdownTimes) {
+	s.meter.ShutDown(times.StartTime, times.EndTime)
+	if err := writeShutdown(s.dir, times); err != nil {
 		klog.FromContext(ctx).Error(err, "When the node shut down cannot be written down")
 	}
 }
@@ -102,16 +129,16 @@ func noteShutdown(ctx context.Context, k *Kubelet, s shutdownTimes) {
 // beside the periods of its pods (shutdownSlack of node/kubelet).
 const lastReports = 5 * time.Second
 
-// CancelShutdown makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay
+// cancel makes the node ready again and lets it admit pods: the machine goes on. Pods that have ended stay
 // ended.
-func CancelShutdown(k *Kubelet) {
-	if !k.shuttingDown.Swap(false) {
+func (s *shutdown) cancel() {
+	if !s.active.Swap(false) {
 		return
 	}
 	// upstream's words
-	k.o.API.NodeEvent(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation")
-	k.node.ReportSoon()
-	k.each(func(a *actor) { a.wake.Wake() })
+	s.event(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown cancellation")
+	s.changed.Wake()
+	s.pods.WakeAll()
 }
 
 // periodOf returns the index of the period that a pod belongs to: the one of the highest priority that is not above
@@ -154,9 +181,9 @@ func await(ctx context.Context, done func() bool) bool {
 	return true
 }
 
-// shutdownRefusal refuses pods while the node shuts down, in upstream's words.
-func shutdownRefusal(shuttingDown bool) *admit.Refusal {
-	if !shuttingDown {
+// refusal refuses pods while the node shuts down, in upstream's words.
+func (s *shutdown) refusal() *admit.Refusal {
+	if !s.active.Load() {
 		return nil
 	}
 	return &admit.Refusal{Reason: "NodeShutdown", Message: "Pod was rejected as the node is shutting down."}

@@ -72,7 +72,7 @@ func TestNodeShutdown(t *testing.T) {
 			return errors.New("it is ready")
 		})
 
-		CancelShutdown(b.kubelet.Kubelet) // the machine goes on
+		b.kubelet.CancelShutdown() // the machine goes on
 		b.cluster.create(aPod("after", "sleep", "1000"))
 		b.untilReady(time.Minute, "after")
 		b.removeAll("plain", "critical", "late", "after")

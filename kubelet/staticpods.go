@@ -20,8 +20,9 @@ type staticPods struct {
 	status  *status.Writer
 	events  eventAPI
 	tasks   *group
-	// actor finds the actor of a pod, and with make starts one.
-	actor func(uid types.UID, make bool) *actor
+	pods    *Pods
+	// ensure returns the actor of a pod, and starts it if there is none.
+	ensure func(uid types.UID) *actor
 	// restarted is called for a pod that ended and begins again.
 	restarted func()
 }
@@ -50,7 +51,7 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 	}
 
 	for _, p := range gone {
-		if a := s.actor(p.UID, false); a != nil {
+		if a := s.pods.find(p.UID); a != nil {
 			a.post(pod.SourceGone{})
 		}
 	}
@@ -64,7 +65,7 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 // need not wait for the API server: it may be one of those that wait for them.
 func (s *staticPods) endPredecessors() {
 	for _, uid := range s.set.Predecessors() {
-		if a := s.actor(uid, false); a != nil {
+		if a := s.pods.find(uid); a != nil {
 			a.post(pod.SourcesReady{})
 		}
 	}
@@ -72,7 +73,7 @@ func (s *staticPods) endPredecessors() {
 
 // want hands the actor of a static pod what it should run. A pod that is ending ends first; its successor is made when
 // it has.
-func (s *staticPods) want(p *v1.Pod) { s.actor(p.UID, true).post(pod.Desired{Pod: p, Static: true}) }
+func (s *staticPods) want(p *v1.Pod) { s.ensure(p.UID).post(pod.Desired{Pod: p, Static: true}) }
 
 // finished lets the next pod of the same name begin. A pod that starts anew goes on counting its restarts from last,
 // which may be nil.
@@ -87,7 +88,7 @@ func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 		}
 		s.want(again)
 	}
-	if a := s.actor(next, false); a != nil && next != "" {
+	if a := s.pods.find(next); a != nil && next != "" {
 		a.wake.Wake()
 	}
 }
@@ -96,7 +97,7 @@ func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 func (s *staticPods) mirrorChanged(p *v1.Pod) {
 	s.status.Observe(p)
 	owner := s.set.SetMirror(static.FullName(p.Namespace, p.Name), p.UID, p)
-	if a := s.actor(owner, false); a != nil {
+	if a := s.pods.find(owner); a != nil {
 		a.wake.Wake()
 	}
 }

@@ -5,21 +5,18 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/device"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/dns"
-	"porthole.dev/porthole/kubelet/dra"
+	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
-	"porthole.dev/porthole/kubelet/pin"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
-	"porthole.dev/porthole/kubelet/volume"
 )
 
 // What the kubelet needs of others. Each interface is one trade; where one type implements several of them, it is
@@ -45,14 +42,11 @@ type leaseAPI interface {
 	RunLease(ctx context.Context, seconds int32)
 }
 
-// objectAPI reads what pods refer to; internal/kube implements it. An object that does not exist is a NotFound error.
+// objectAPI reads what pods refer to; internal/kube implements it.
 type objectAPI interface {
 	// WatchServices starts the watch from which Services answers; synced reports whether it is complete.
 	WatchServices(ctx context.Context) (synced func() bool)
-	Services(namespace string) []*v1.Service
-	RuntimeClass(ctx context.Context, name string) (*nodev1.RuntimeClass, error)
-	ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error)
-	Secret(ctx context.Context, namespace, name string) (*v1.Secret, error)
+	effect.Objects
 }
 
 // eventAPI records events; internal/kube implements it. Its methods do not block.
@@ -92,96 +86,37 @@ type runtimeService interface {
 	UnmountForgotten(ctx context.Context) (undecided int, err error)
 }
 
-// sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone
-// succeeds.
-type sandboxes interface {
-	CreateSandbox(ctx context.Context, spec runtime.SandboxSpec) (pod.Sandbox, error)
-	StopSandbox(ctx context.Context, id string) error
-	RemoveSandbox(ctx context.Context, id string) error
-}
-
-// containers are the runtime's containers; kubelet/runtime implements it. Stopping and removing one that is gone
-// succeeds.
-type containers interface {
-	StartContainer(ctx context.Context, spec runtime.ContainerSpec) (pod.Container, error)
-	StopContainer(ctx context.Context, id string, grace time.Duration) error
-	RemoveContainer(ctx context.Context, id string) error
-	UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
-	MemoryUsage(ctx context.Context, id string) (int64, error)
-}
-
 // runtimeReader reads what the runtime has; kubelet/runtime implements it.
 type runtimeReader interface {
-	// Container reads one container; ok is false when the runtime does not know it.
-	Container(ctx context.Context, id string) (c pod.Container, ok bool, err error)
-	Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error)
 	CheckAll(ctx context.Context, known func(uid string) *pod.Runtime,
 		found func(uid string, p *pod.Runtime, err error)) ([]string, error)
 	Events(ctx context.Context, subscribed func(), deliver func(runtime.Event)) error
 }
 
-// execer runs a command in a container; kubelet/runtime implements it.
-type execer interface {
-	// Exec returns the exit code and the combined output. timeout 0 is none.
-	Exec(ctx context.Context, id string, cmd []string, timeout time.Duration) (exitCode int, output []byte, err error)
-}
-
 // Runtime is the container runtime.
 type Runtime struct {
 	runtimeService
-	sandboxes
-	containers
 	runtimeReader
-	execer
+	effect.Runtime
 }
 
 // NewRuntime makes a Runtime of one client that does everything.
 func NewRuntime(client interface {
 	runtimeService
-	sandboxes
-	containers
 	runtimeReader
-	execer
+	effect.Sandboxes
+	effect.Containers
+	effect.Reader
+	effect.Execer
 }) Runtime {
-	return Runtime{client, client, client, client, client}
-}
-
-// images makes images present; kubelet/image implements it.
-type images interface {
-	// Ensure returns once the image is present, or an *image.Error.
-	Ensure(ctx context.Context, r image.Request) (image.Image, error)
-	// Forget drops the back-offs of a pod that has ended.
-	Forget(podUID string)
-	// Explain adds to an error of a container's start what is known of images; most errors stay as they are.
-	Explain(err error) error
+	return Runtime{client, client,
+		effect.Runtime{Sandboxes: client, Containers: client, Reader: client, Execer: client}}
 }
 
 // podVolumes are the volumes of one pod; kubelet/volume implements it.
 type podVolumes interface {
-	Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error
+	effect.Volumes
 	Observe(p *v1.Pod)
-	Mounts(p *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []volume.Mount, release func() error,
-		err error)
-	// ReadFile reads a file of an emptyDir of the pod; fs.ErrNotExist if there is none.
-	ReadFile(p *v1.Pod, volume, path string) (string, error)
-	Devices(p *v1.Pod, c *v1.Container) ([]volume.Device, error)
-	EtcHosts(p *v1.Pod, c *v1.Container, h volume.Hosts) (*volume.Mount, error)
-	Teardown(ctx context.Context, uid types.UID) error
-}
-
-// volumeGroups are the groups of pods' volumes; kubelet/volume implements it.
-type volumeGroups interface {
-	// Groups are those that the containers of a pod have beside the spec's. Its volumes must be prepared.
-	Groups(p *v1.Pod) []int64
-}
-
-// podFolders are the folders of all pods, also of those that only an earlier kubelet knew; kubelet/volume implements
-// it.
-type podFolders interface {
-	OnDisk() ([]types.UID, error)
-	Remove(ctx context.Context, uid types.UID) error
-	// Sweep gives up volumes of the node that no pod uses. All pods must be known.
-	Sweep(ctx context.Context)
 }
 
 // nodeVolumes are the volumes that are attached to the node; kubelet/volume implements it.
@@ -193,16 +128,16 @@ type nodeVolumes interface {
 // Volumes are the volumes and folders of pods.
 type Volumes struct {
 	podVolumes
-	volumeGroups
-	podFolders
+	effect.VolumeGroups
+	effect.PodFolders
 	nodeVolumes
 }
 
 // NewVolumes makes Volumes of one manager that does everything.
 func NewVolumes(manager interface {
 	podVolumes
-	volumeGroups
-	podFolders
+	effect.VolumeGroups
+	effect.PodFolders
 	nodeVolumes
 }) Volumes {
 	return Volumes{manager, manager, manager, manager}
@@ -212,70 +147,9 @@ func NewVolumes(manager interface {
 type cgroups interface {
 	// Begin is called once the runtime answers, before all others. An error ends the kubelet.
 	Begin(ctx context.Context) error
-	// Path returns the cgroup in which the runtime puts the pod's containers; "" leaves that to the runtime.
-	Path(p *v1.Pod) string
-	// Ensure makes the pod's cgroup with the limits of its spec.
-	Ensure(p *v1.Pod) error
-	// Resize applies the limits of the pod's spec to its cgroup and calls change for the containers in it, in the
-	// right order.
-	Resize(p *v1.Pod, change func() error) error
-	RemovePod(uid types.UID) error
-	RemoveContainer(uid types.UID, id string) error
+	effect.Cgroups
 	// Share limits what all pods together may have, and gives their classes their shares; nil pods are not known yet.
 	Share(pods []*v1.Pod) error
-}
-
-// devices are the devices of device plugins; kubelet/device implements it.
-type devices interface {
-	// Run serves plugins until ctx ends.
-	Run(ctx context.Context) error
-	Release(uid types.UID)
-	// Raised returns what a pod that has devices can have of the node, of which allocatable is what any pod can have.
-	Raised(uid types.UID, allocatable v1.ResourceList) v1.ResourceList
-	// Prepare returns what a container that is about to start gets because of its devices.
-	Prepare(ctx context.Context, p *v1.Pod, c *v1.Container) (device.Container, error)
-	Amounts() device.Amounts
-	// Health returns the devices of each container of a pod with their health.
-	Health(uid types.UID) map[string][]v1.ResourceStatus
-}
-
-// deviceGiver gives devices to pods; kubelet/device implements it.
-type deviceGiver interface {
-	Begin(p *v1.Pod) *device.Round
-}
-
-// pins is who has which processors and memory alone; kubelet/pin implements it.
-type pins interface {
-	// Active reports whether somebody can get anything alone, CPUs and MemoryNodes whether that is processors, or
-	// memory.
-	Active() bool
-	CPUs() bool
-	MemoryNodes() bool
-	Begin(p *v1.Pod) *pin.Round
-	// Release ends what a pod has, and reports whether it had anything.
-	Release(uid types.UID) bool
-	// Of returns where a container is to run now.
-	Of(uid types.UID, container string) pin.Place
-}
-
-// claims are the ResourceClaims of pods; kubelet/dra implements it.
-type claims interface {
-	// Prepare makes the claims of a pod ready before its containers are made. Unprepare undoes that after the pod has
-	// ended; it succeeds for a pod that has none.
-	Prepare(ctx context.Context, p *v1.Pod) error
-	Unprepare(ctx context.Context, uid types.UID) error
-	// CDI returns the names of the devices that a container has because of claims.
-	CDI(p *v1.Pod, c *v1.Container) ([]string, error)
-	// Health returns the devices of each container of a pod with their health.
-	Health(p *v1.Pod) map[string][]v1.ResourceStatus
-	// Held returns the claims of a container with their devices.
-	Held(p *v1.Pod, c *v1.Container) []dra.Held
-}
-
-// deviceList tells who has which device; kubelet/device implements it.
-type deviceList interface {
-	Held(uid types.UID) map[string][]device.Held
-	Healthy() []device.Held
 }
 
 // pressureReader reads what the node has left and what its pods use; node/kubelet implements it.
@@ -332,19 +206,19 @@ type Options struct {
 	// Static are the sources of pods beside the API; may be empty.
 	Static  []StaticSource
 	Runtime Runtime
-	Images  images
+	Images  effect.Images
 	Volumes Volumes
 	// Cgroups are the pods' cgroups; nil on a system without.
 	Cgroups cgroups
 	// Pressure says when pods end because the node runs out of something; the zero Pressure watches nothing.
 	Pressure Pressure
-	// ImageGC removes unused images; nil removes none. Its Event is set by Run.
+	// ImageGC removes unused images; nil removes none.
 	ImageGC *image.GC
 	Windows bool
-	// DeviceDir is the folder of the sockets of device plugins; empty for a node that takes none.
-	DeviceDir string
-	// Placing is how pods get devices, processors and memory; the zero value gives devices only.
-	Placing Placing
+	// Pods are the pods that the node knows, for those who were made before; nil: nobody else asks about them.
+	Pods *Pods
+	// Allot gives pods devices, processors, memory and claims; nil gives none.
+	Allot *allot.Manager
 	// Meter counts; nil counts nothing.
 	Meter *meter.Meter
 	// Facts records what is learned about pods; nil records nothing.

@@ -131,8 +131,8 @@ func (m *Manager) takeHealth(driver string, list []*api.DeviceHealth) {
 	}
 	pods := m.table.users(driver, changed)
 	m.mu.Unlock()
-	if len(pods) > 0 && m.Changed != nil {
-		m.Changed(pods)
+	if len(pods) > 0 && m.o.Changed != nil {
+		m.o.Changed(pods)
 	}
 }
 

@@ -2,6 +2,7 @@ package dra
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,18 +15,14 @@ import (
 	api "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"porthole.dev/porthole/internal/keylock"
-	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/internal/loop"
+	"porthole.dev/porthole/internal/retry"
 )
 
 // Manager has the claims of the node's pods prepared. Make it with New. It is safe for concurrent use.
 type Manager struct {
 	o       Options
 	drivers *Drivers
-
-	// Alive reports whether a pod has its place on the node, and whether all pods that have one are known. Changed is
-	// told the pods whose devices are of another health. Both are set before Run.
-	Alive   func(types.UID) (alive, complete bool)
-	Changed func([]types.UID)
 
 	locks keylock.Set // by claim: held while its drivers are called
 
@@ -57,27 +54,22 @@ func (m *Manager) Drivers() *Drivers { return m.drivers }
 func (m *Manager) Run(ctx context.Context) {
 	m.drivers.begin(ctx)
 	defer m.drivers.end()
-	for {
-		pause := sweepPeriod
-		if !m.sweep(ctx) {
-			pause = time.Second
-		}
-		if !wakeup.Pause(ctx, pause) {
-			return
-		}
-	}
+	loop.Loop{Pass: m.sweep, Period: sweepPeriod, Retry: retry.Backoff{First: time.Second, Max: time.Second}}.Run(ctx)
 }
 
-// sweep undoes the preparation of claims whose pods are gone: they ended while no kubelet ran. It returns false if it
-// is not known of all pods whether they are.
-func (m *Manager) sweep(ctx context.Context) (complete bool) {
+// errUnknown says that it is not known of all pods whether they are gone.
+var errUnknown = errors.New("the pods of the node are not known yet")
+
+// sweep undoes the preparation of claims whose pods are gone: they ended while no kubelet ran. It returns an error if
+// it is not known of all pods whether they are.
+func (m *Manager) sweep(ctx context.Context) error {
 	m.mu.Lock()
 	pods := m.table.pods()
 	m.mu.Unlock()
 	for _, uid := range pods {
-		alive, known := m.Alive(uid)
+		alive, known := m.o.Alive(uid)
 		if !known {
-			return false
+			return errUnknown
 		}
 		if alive {
 			continue
@@ -86,7 +78,7 @@ func (m *Manager) sweep(ctx context.Context) (complete bool) {
 			klog.FromContext(ctx).Error(err, "Claims of a pod that is gone are still prepared", "pod", uid)
 		}
 	}
-	return true
+	return nil
 }
 
 // Prepare has the claims of a pod prepared before its containers are made. It may be called again; claims that are

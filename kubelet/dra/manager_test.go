@@ -92,12 +92,12 @@ func newBench(t *testing.T) *bench {
 // start makes a Manager as a kubelet that starts does. Drivers have to be registered with it.
 func (b *bench) start() {
 	b.t.Helper()
-	m, err := New(Options{API: b.api, Dir: b.dir, Messages: true})
+	m, err := New(Options{API: b.api, Dir: b.dir, Messages: true,
+		Alive:   func(uid types.UID) (bool, bool) { return b.alive[uid], true },
+		Changed: func(pods []types.UID) { b.mu.Lock(); defer b.mu.Unlock(); b.woken = append(b.woken, pods...) }})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	m.Alive = func(uid types.UID) (bool, bool) { return b.alive[uid], true }
-	m.Changed = func(pods []types.UID) { b.mu.Lock(); defer b.mu.Unlock(); b.woken = append(b.woken, pods...) }
 	b.t.Cleanup(m.drivers.end)
 	b.Manager = m
 }

@@ -30,6 +30,10 @@ type Options struct {
 	Meter *meter.Meter
 	// Messages shows what drivers say about the health of a device in the status of pods.
 	Messages bool
+	// Alive reports whether a pod has its place on the node, and whether all pods that have one are known. Required.
+	Alive func(types.UID) (alive, complete bool)
+	// Changed is told the pods whose devices are of another health; nil: nobody is. It must not block.
+	Changed func([]types.UID)
 }
 
 // Device is what a driver has said of a device of a claim.

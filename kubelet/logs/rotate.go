@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/internal/loop"
 )
 
 // Parts of the names of rotated files; upstream's, which log collectors know.
@@ -83,16 +84,10 @@ func (r *Rotator) Run(ctx context.Context) {
 	if r.o.MaxBytes <= 0 {
 		return
 	}
-	tick := time.NewTicker(r.o.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	loop.Loop{Later: true, Period: r.o.Every, Pass: func(ctx context.Context) error {
 		r.Pass(ctx)
-	}
+		return nil
+	}}.Run(ctx)
 }
 
 // Pass rotates each log that is too long now. A failure is logged; the next pass tries again.

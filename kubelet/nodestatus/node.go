@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/device"
 )
@@ -28,8 +29,6 @@ type Node struct {
 	images atomic.Pointer[[]v1.ContainerImage]
 	// pressed holds the pressure conditions that are true; never nil.
 	pressed atomic.Pointer[map[v1.NodeConditionType]bool]
-	// changed asks for a report at once.
-	changed wakeup.Signal
 
 	// due is when the next report must be sent even if nothing has changed. It carries the monotonic clock, so that a
 	// change of the wall clock does not move it. Only Run uses it.
@@ -39,7 +38,10 @@ type Node struct {
 
 // New returns a Node that does nothing yet.
 func New(o Options, links Links) *Node {
-	n := &Node{o: o, links: links, changed: wakeup.New()}
+	if o.Changed == nil {
+		o.Changed = wakeup.New()
+	}
+	n := &Node{o: o, links: links}
 	n.pressed.Store(&map[v1.NodeConditionType]bool{})
 	return n
 }
@@ -94,7 +96,7 @@ func (n *Node) SetPressures(conditions map[v1.NodeConditionType]bool) {
 func (n *Node) Pressures() map[v1.NodeConditionType]bool { return *n.pressed.Load() }
 
 // ReportSoon makes Run work out the status at once. It does not block.
-func (n *Node) ReportSoon() { n.changed.Wake() }
+func (n *Node) ReportSoon() { n.o.Changed.Wake() }
 
 // Announce sends the events of a kubelet that has just registered its node.
 func (n *Node) Announce() {
@@ -115,20 +117,13 @@ func (n *Node) Run(ctx context.Context) {
 		}
 	})
 
-	tick := time.NewTicker(n.o.StatusPeriod)
-	defer tick.Stop()
-	for {
-		if err := n.report(ctx); err != nil && ctx.Err() == nil {
+	loop.Loop{Wake: n.o.Changed, Period: n.o.StatusPeriod, Pass: func(ctx context.Context) error {
+		err := n.report(ctx)
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Reporting the node's status failed")
 		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-n.changed:
-		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // seen takes a version of the node from the watch.

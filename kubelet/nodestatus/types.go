@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/device"
 	"porthole.dev/porthole/kubelet/runtime"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// StorageAwaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can; the node
 	// is not ready before. It must not block. nil: they always can. Call ReportSoon when it has become "".
 	StorageAwaited func() string
+	// Changed asks for a report at once, like ReportSoon, for those who were made before the Node; nil: nobody was.
+	Changed wakeup.Signal
 }
 
 // Links are what a Node needs from the rest of the kubelet. All but those that may be nil are required.

@@ -28,10 +28,6 @@ const (
 // Manager knows who has which processors and memory. Make it with New. It is safe for concurrent use, but only one
 // Round at a time may be under way.
 type Manager struct {
-	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known. It is
-	// required before Begin.
-	Alive func(types.UID) (alive, complete bool)
-
 	o Options
 
 	mu     sync.Mutex
@@ -249,7 +245,7 @@ func (m *Manager) Begin(p *v1.Pod) *Round {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, uid := range m.pods() {
-		if alive, complete := m.Alive(uid); complete && !alive && uid != p.UID {
+		if alive, complete := m.o.Alive(uid); complete && !alive && uid != p.UID {
 			m.drop(uid)
 		}
 	}

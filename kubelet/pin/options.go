@@ -35,6 +35,9 @@ type Options struct {
 	ReservedMemory []v1beta1.MemoryReservation
 	// Reserved is what pods cannot have of the node.
 	Reserved v1.ResourceList
+	// Alive returns whether a pod still has its place on the node, and whether all pods that have one are known.
+	// Required before Begin.
+	Alive func(types.UID) (alive, complete bool)
 }
 
 // The options of the policy static. Those of upstream that are not here would choose other processors: they are

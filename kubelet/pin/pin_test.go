@@ -44,11 +44,13 @@ func static(t *testing.T) Options {
 
 func start(t *testing.T, o Options) *Manager {
 	t.Helper()
+	if o.Alive == nil {
+		o.Alive = func(types.UID) (bool, bool) { return true, true }
+	}
 	m, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Alive = func(types.UID) (bool, bool) { return true, true }
 	return m
 }
 
@@ -259,7 +261,7 @@ func TestGone(t *testing.T) {
 	o := static(t)
 	alive, complete := true, false
 	m := start(t, o)
-	m.Alive = func(uid types.UID) (bool, bool) { return alive || uid != "old", complete }
+	m.o.Alive = func(uid types.UID) (bool, bool) { return alive || uid != "old", complete }
 	for _, step := range []struct {
 		uid             string
 		alive, complete bool

@@ -13,7 +13,7 @@ import (
 // CgroupDriver asks the runtime how it makes cgroups: cgroupfs or systemd, as the kubelet's configuration calls them.
 // It returns "" if the runtime does not know the call (containerd before 2.0, CRI-O before 1.28), or has no Linux
 // containers.
-func CgroupDriver(ctx context.Context, r *Runtime) (string, error) {
+func (r *Runtime) CgroupDriver(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	resp, err := r.client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})

@@ -30,7 +30,7 @@ func TestCgroupDriver(t *testing.T) {
 	} {
 		f := runtimetest.New()
 		f.Config = c.config
-		got, err := runtime.CgroupDriver(t.Context(), runtime.New(f.Dial(), runtime.Options{}))
+		got, err := runtime.New(f.Dial(), runtime.Options{}).CgroupDriver(t.Context())
 		if got != c.want || status.Code(err) != c.code {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -41,7 +41,7 @@ func TestCgroupDriver(t *testing.T) {
 	f.Fault = func(runtimetest.Call) runtimetest.Outcome { return runtimetest.Hang }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := runtime.CgroupDriver(ctx, runtime.New(f.Dial(), runtime.Options{})); err == nil || got != "" {
+	if got, err := runtime.New(f.Dial(), runtime.Options{}).CgroupDriver(ctx); err == nil || got != "" {
 		t.Errorf("a runtime that does not answer: %q, %v", got, err)
 	}
 }

@@ -59,5 +59,6 @@ func New(conn grpc.ClientConnInterface, o Options) *Runtime {
 		o.RequestTimeout = 2 * time.Minute
 	}
 	return &Runtime{client: cri.NewRuntimeServiceClient(conn),
-		containerd: containerd{conn, time.Now(), 2 * o.RequestTimeout}, o: o}
+		containerd: containerd{conn, time.Now(), 2 * o.RequestTimeout}, o: o,
+		boxProfile: boxProfile{path: o.SandboxProfile}}
 }

@@ -132,12 +132,12 @@ func (r *Runtime) UnmountForgotten(ctx context.Context) (undecided int, err erro
 	ctx, cancel := r.short(ctx)
 	defer cancel()
 
-	mounted, err := r.mountedTasks(ctx)
+	mounted, err := mountedTasks(ctx, r.client)
 	if err != nil || len(mounted) == 0 {
 		return 0, err
 	}
 	// The mounts were listed first: a container is known before its file system is mounted.
-	if err := r.dropKnown(ctx, mounted); err != nil {
+	if err := dropKnown(ctx, r.client, mounted); err != nil {
 		return 0, err
 	}
 
@@ -210,8 +210,8 @@ func detachAll(paths []string) error {
 
 // mountedTasks returns, by id, the mounts of the root file systems of CRI's tasks below this containerd's state
 // folder: the same path once per mount. It returns nothing for other runtimes.
-func (r *Runtime) mountedTasks(ctx context.Context) (map[string][]string, error) {
-	answer, err := r.client.Status(ctx, &cri.StatusRequest{Verbose: true})
+func mountedTasks(ctx context.Context, client cri.RuntimeServiceClient) (map[string][]string, error) {
+	answer, err := client.Status(ctx, &cri.StatusRequest{Verbose: true})
 	if err != nil {
 		return nil, fmt.Errorf("asking the runtime for its folders: %w", err)
 	}
@@ -234,12 +234,12 @@ func (r *Runtime) mountedTasks(ctx context.Context) (map[string][]string, error)
 }
 
 // dropKnown deletes the ids that CRI lists.
-func (r *Runtime) dropKnown(ctx context.Context, ids map[string][]string) error {
-	boxes, err := r.client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+func dropKnown(ctx context.Context, client cri.RuntimeServiceClient, ids map[string][]string) error {
+	boxes, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return fmt.Errorf("listing sandboxes: %w", err)
 	}
-	list, err := r.client.ListContainers(ctx, &cri.ListContainersRequest{})
+	list, err := client.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
 		return fmt.Errorf("listing containers: %w", err)
 	}

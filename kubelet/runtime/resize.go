@@ -29,7 +29,7 @@ func (r *Runtime) UpdateResources(ctx context.Context, id string, p *v1.Pod, c *
 }
 
 // Pin tells a running container on which processors it may run, in the kernel's form. The rest of what it has stays.
-func Pin(ctx context.Context, r *Runtime, id, cpus string) error {
+func (r *Runtime) Pin(ctx context.Context, id, cpus string) error {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
 	req := &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{CpusetCpus: cpus}}

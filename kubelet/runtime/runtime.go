@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -50,7 +49,7 @@ type Runtime struct {
 	containerd containerd
 	o          Options
 
-	profileRefused atomic.Bool // the runtime cannot use SandboxProfile
+	boxProfile boxProfile
 }
 
 // Version is the runtime's name and version.
@@ -140,13 +139,13 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
 	}
 
-	ours := r.sandboxSeccomp(spec.Handler)
+	ours := r.boxProfile.of(spec.Handler)
 	if ours != nil {
 		cfg.Linux.SecurityContext.Seccomp = ours
 	}
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
-		r.noteRefusal(ctx, ours, err)
+		r.boxProfile.noteRefusal(ctx, ours, err)
 		return pod.Sandbox{}, err // the event quotes the runtime, as upstream's does
 	}
 

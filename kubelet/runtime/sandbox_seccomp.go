@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
@@ -47,20 +48,26 @@ func WriteSandboxProfile(seccompRoot string) (path string, err error) {
 	return path, nil
 }
 
-// sandboxSeccomp returns our profile for a sandbox, or nil where the runtime's is used, as upstream does: with
+// boxProfile is our seccomp profile of sandboxes.
+type boxProfile struct {
+	path    string      // Options.SandboxProfile
+	refused atomic.Bool // the runtime cannot use it
+}
+
+// of returns our profile for a sandbox, or nil where the runtime's is used, as upstream does: with
 // handlers other than the default one, such as of virtual machines, which may not read files of the node, and where
 // the runtime has refused ours.
-func (r *Runtime) sandboxSeccomp(handler string) *cri.SecurityProfile {
-	if r.o.SandboxProfile == "" || handler != "" || r.profileRefused.Load() {
+func (b *boxProfile) of(handler string) *cri.SecurityProfile {
+	if b.path == "" || handler != "" || b.refused.Load() {
 		return nil
 	}
-	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: r.o.SandboxProfile}
+	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: b.path}
 }
 
 // noteRefusal makes later sandboxes have the runtime's profile if the error is about ours, as when the runtime does
 // not see the kubelet's files.
-func (r *Runtime) noteRefusal(ctx context.Context, ours *cri.SecurityProfile, err error) {
-	if ours != nil && strings.Contains(err.Error(), "seccomp") && !r.profileRefused.Swap(true) {
+func (b *boxProfile) noteRefusal(ctx context.Context, ours *cri.SecurityProfile, err error) {
+	if ours != nil && strings.Contains(err.Error(), "seccomp") && !b.refused.Swap(true) {
 		klog.FromContext(ctx).Error(err,
 			"The runtime refused the seccomp profile of sandboxes; they have the runtime's own from now on", "profile",
 			ours.LocalhostRef)

@@ -124,23 +124,24 @@ func TestSandboxSeccomp(t *testing.T) {
 	}
 
 	without, r := New(nil, Options{}), New(nil, Options{SandboxProfile: path})
-	if p := without.sandboxSeccomp(""); p != nil {
+	if p := without.boxProfile.of(""); p != nil {
 		t.Errorf("without a profile: %v", p)
 	}
-	if p := r.sandboxSeccomp("kata"); p != nil {
+	if p := r.boxProfile.of("kata"); p != nil {
 		t.Errorf("another handler: %v", p)
 	}
-	p := r.sandboxSeccomp("")
+	p := r.boxProfile.of("")
 	if p.GetProfileType() != cri.SecurityProfile_Localhost || p.GetLocalhostRef() != path {
 		t.Fatalf("the default handler: %v", p)
 	}
 
-	r.noteRefusal(t.Context(), p, errors.New("plugin type=bridge failed"))
-	if r.sandboxSeccomp("") == nil {
+	r.boxProfile.noteRefusal(t.Context(), p, errors.New("plugin type=bridge failed"))
+	if r.boxProfile.of("") == nil {
 		t.Error("an error of the network was taken for a refusal of the profile")
 	}
-	r.noteRefusal(t.Context(), p, errors.New("failed to generate seccomp spec opts: cannot load seccomp profile"))
-	if p := r.sandboxSeccomp(""); p != nil {
+	r.boxProfile.noteRefusal(t.Context(), p,
+		errors.New("failed to generate seccomp spec opts: cannot load seccomp profile"))
+	if p := r.boxProfile.of(""); p != nil {
 		t.Errorf("after a refusal: %v", p)
 	}
 }

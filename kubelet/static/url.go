@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/loop"
 )
 
 // URL is a web address that gives a Pod or a PodList.
@@ -32,11 +34,8 @@ const urlTimeout = 10 * time.Second
 // answer, or answers with something else, the pods stay as they are, and refused gets the reason.
 func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(place string, err error)) {
 	client := &http.Client{Timeout: urlTimeout}
-	tick := time.NewTicker(u.Period)
-	defer tick.Stop()
 	said := ""
-
-	for {
+	loop.Loop{Period: u.Period, Pass: func(ctx context.Context) error {
 		pods, changed, err := u.read(ctx, client)
 		switch {
 		case err == nil:
@@ -50,12 +49,8 @@ func (u *URL) Run(ctx context.Context, deliver func([]*v1.Pod), refused func(pla
 				refused(u.Address, err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // read asks the address once. changed is false if the answer is the same as the last one that could be used; then pods

@@ -64,7 +64,7 @@ func (s *storage) pluginOf(pod *v1.Pod, v *v1.Volume) string {
 }
 
 // each calls do for each pod that was prepared, with its lock held.
-func each(m *Manager, do func(p *podVolumes)) {
+func (m *Manager) each(do func(p *podVolumes)) {
 	m.mu.Lock()
 	list := make([]*podVolumes, 0, len(m.pods))
 	for _, p := range m.pods {
@@ -81,9 +81,9 @@ func each(m *Manager, do func(p *podVolumes)) {
 
 // Count returns the numbers of volumes by upstream's name of their type and by state: desired_state_of_world for those
 // that pods want, actual_state_of_world for those of them that are there.
-func Count(m *Manager) map[[2]string]int {
+func (m *Manager) Count() map[[2]string]int {
 	out := map[[2]string]int{}
-	each(m, func(p *podVolumes) {
+	m.each(func(p *podVolumes) {
 		for i := range p.pod.Spec.Volumes {
 			v := &p.pod.Spec.Volumes[i]
 			plugin := m.pluginOf(p.pod, v)
@@ -99,9 +99,9 @@ func Count(m *Manager) map[[2]string]int {
 // Certificates counts the certificates in projected volumes of the kind podCertificate, for the metric
 // kubelet_podcertificate_states. The keys are the signer's name and the state, which is one of upstream's:
 // not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.
-func Certificates(m *Manager) map[[2]string]int {
+func (m *Manager) Certificates() map[[2]string]int {
 	out := map[[2]string]int{}
-	each(m, func(p *podVolumes) {
+	m.each(func(p *podVolumes) {
 		for i := range p.pod.Spec.Volumes {
 			v := &p.pod.Spec.Volumes[i]
 			if v.Projected == nil {

@@ -73,7 +73,7 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 			return nil, nil
 		}
 	}
-	dir := m.podDir(pod.UID)
+	dir := m.opts.podDir(pod.UID)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making folder of pod: %w", err)
 	}

@@ -179,7 +179,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 
 // job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
 func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
-	j := job{pod: pod, facts: facts, volume: v, volumes: m.volumesDir(pod.UID), windows: m.windows,
+	j := job{pod: pod, facts: facts, volume: v, volumes: m.opts.volumesDir(pod.UID), windows: m.windows,
 		objects: m.opts.Objects,
 		bundles: m.opts.TrustBundles, storage: m.storage}
 	if p != nil {
@@ -298,36 +298,9 @@ func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 	return err
 }
 
-func (m *Manager) podDir(uid types.UID) string {
-	return filepath.Join(m.opts.RootDir, "pods", string(uid))
+func (o Options) podDir(uid types.UID) string {
+	return filepath.Join(o.RootDir, "pods", string(uid))
 }
 
 // volumesDir is where the volumes of a pod are, each at <plugin>/<name>.
-func (m *Manager) volumesDir(uid types.UID) string { return filepath.Join(m.podDir(uid), "volumes") }
-
-// HostPath returns where a volume of a pod is on the node. It knows the pods that this process prepared, and the
-// folders that an earlier process left. It returns false if neither has the volume, or if the runtime mounts it.
-func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
-	m.mu.Lock()
-	p := m.pods[uid]
-	m.mu.Unlock()
-	if p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for i := range p.pod.Spec.Volumes {
-			if v := &p.pod.Spec.Volumes[i]; v.Name == volume {
-				at, err := m.job(nil, p.pod, Facts{}, v).path()
-				return at, err == nil && at != ""
-			}
-		}
-	}
-
-	if checkID(string(uid)) != nil || checkVolumeName(volume) != nil {
-		return "", false
-	}
-	found, _ := filepath.Glob(filepath.Join(m.volumesDir(uid), "*", volume))
-	if len(found) != 1 {
-		return "", false
-	}
-	return found[0], true
-}
+func (o Options) volumesDir(uid types.UID) string { return filepath.Join(o.podDir(uid), "volumes") }

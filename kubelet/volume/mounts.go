@@ -113,7 +113,8 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 		return Mount{}, false, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
 	}
 	if sub != "" {
-		bind := filepath.Join(m.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name, fmt.Sprint(j.index))
+		bind := filepath.Join(m.opts.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name,
+			fmt.Sprint(j.index))
 		if host, err = bindSubPath(host, sub, bind, j.held); err != nil {
 			return Mount{}, false, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w",
 				vm.Name, j.container.Name, err)

@@ -30,7 +30,7 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 		defer p.work.Unlock()
 	}
 
-	dir := m.podDir(uid)
+	dir := m.opts.podDir(uid)
 	subPaths := removeMounted(filepath.Join(dir, "volume-subpaths"), 3, unmountAll)
 	drivers := m.storage.endAll(ctx, uid)
 	volumes := m.removeVolumes(ctx, uid, drivers != nil)
@@ -51,7 +51,7 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 // removeVolumes unmounts and removes the folders of a pod's volumes. With keepDrivers it leaves those of drivers: what
 // is not taken away yet must stay known.
 func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers bool) error {
-	dir := m.volumesDir(uid)
+	dir := m.opts.volumesDir(uid)
 	err := atLevel(dir, 1, func(plugin string) error {
 		name := filepath.Base(plugin)
 		if keepDrivers && name == csiPlugin {
@@ -75,7 +75,7 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	if err := m.Teardown(ctx, uid); err != nil {
 		return err
 	}
-	if err := RemoveTree(m.podDir(uid)); err != nil {
+	if err := RemoveTree(m.opts.podDir(uid)); err != nil {
 		return fmt.Errorf("removing folder of pod %s: %w", uid, err)
 	}
 	return nil

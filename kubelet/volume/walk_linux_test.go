@@ -146,7 +146,7 @@ func TestFileUsage(t *testing.T) {
 		t.Errorf("hosts file: %+v", before)
 	}
 
-	messages := filepath.Join(m.podDir(pod.UID), "containers", "c")
+	messages := filepath.Join(m.opts.podDir(pod.UID), "containers", "c")
 	outside := outsideOf(t)
 	err = errors.Join(os.WriteFile(mount.HostPath, make([]byte, 1<<20), 0o644), os.MkdirAll(messages, 0o750),
 		os.WriteFile(filepath.Join(messages, "00000001"), make([]byte, 2<<20), 0o666),

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
@@ -150,25 +151,18 @@ func (a *nodeAddresses) keep(ctx context.Context, changed func()) {
 	}
 	go a.watch(ctx)
 
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.again:
-		}
-		if !wakeup.Pause(ctx, settle) {
-			return
-		}
-
+	loop.Loop{Later: true, Wake: a.again, Settle: settle, Pass: func(ctx context.Context) error {
 		before := a.list()
 		if err := a.find(false); err != nil {
 			klog.FromContext(ctx).Info("The node keeps an address that the host may not have", "addresses", before,
-				"cause", err.Error())
+				"cause",
+				err.Error())
 		} else if now := a.list(); !slices.Equal(before, now) {
 			klog.FromContext(ctx).Info("The node's addresses have changed", "before", before, "now", now)
 			changed()
 		}
-	}
+		return nil
+	}}.Run(ctx)
 }
 
 // watchBackoff is the wait before a subscription to changes of addresses that failed is made again.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-iptables/iptables"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/internal/loop"
 )
 
 // Chains of iptables, which upstream's kubelet makes for others (1.36, pkg/kubelet/kubelet_network_linux.go). By the
@@ -32,6 +35,8 @@ const chainsPeriod = time.Minute
 // keepChains makes the chains for both families of addresses, and again when they are gone, until ctx ends. They stay
 // then: others use them. A node without iptables gets none, as nobody there can need them.
 func keepChains(ctx context.Context) {
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
 	for _, family := range []iptables.Protocol{iptables.ProtocolIPv4, iptables.ProtocolIPv6} {
 		tables, err := iptables.New(iptables.IPFamily(family), iptables.Timeout(5))
 		if errors.Is(err, exec.ErrNotFound) {
@@ -43,7 +48,7 @@ func keepChains(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "Chains of iptables are not made")
 			continue
 		}
-		go chains{tables}.keep(ctx)
+		keeping.Go(func() { chains{tables}.keep(ctx) })
 	}
 }
 
@@ -51,20 +56,16 @@ func keepChains(ctx context.Context) {
 type chains struct{ *iptables.IPTables }
 
 func (c chains) keep(ctx context.Context) {
-	tick := time.NewTicker(chainsPeriod)
-	defer tick.Stop()
-	var said string
-	for err := c.ensure(); ; err = c.restore() {
+	said, make := "", c.ensure
+	loop.Loop{Period: chainsPeriod, Pass: func(context.Context) error {
+		err := make()
+		make = c.restore
 		if err != nil && err.Error() != said {
 			said = err.Error()
 			klog.FromContext(ctx).Error(err, "Making chains of iptables failed")
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // restore makes all of it again if the canary is gone.

@@ -1,15 +1,13 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	v1beta1 "k8s.io/kubelet/config/v1beta1"
-
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/userns"
 )
 
@@ -17,13 +15,13 @@ import (
 // 1.36.3).
 const idsUser = "kubelet"
 
-// giveIDs gives o the user ids of pods that have a user namespace of their own.
-func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
+// giveIDs finds the user ids of pods that have a user namespace of their own.
+func (p *parts) giveIDs(context.Context) error {
 	if platform.IsWindows {
 		return nil
 	}
 	length := uint32(userns.DefaultLength)
-	if u := cfg.UserNamespaces; u != nil && u.IDsPerPod != nil && *u.IDsPerPod != 0 {
+	if u := p.cfg.UserNamespaces; u != nil && u.IDsPerPod != nil && *u.IDsPerPod != 0 {
 		if *u.IDsPerPod < 0 || *u.IDsPerPod > 1<<32-1 {
 			return fmt.Errorf("userNamespaces.idsPerPod %d must be between %d and %d", *u.IDsPerPod,
 				userns.DefaultLength, int64(1<<32-1))
@@ -32,8 +30,8 @@ func giveIDs(cfg *v1beta1.KubeletConfiguration, o *core.Options) error {
 	}
 	all, err := idsForPods(length)
 	if err == nil {
-		o.Placing.IDs, err = userns.New(userns.Options{PodsDir: filepath.Join(o.RootDir, "pods"), All: all,
-			Length: length, MaxPods: int(cfg.MaxPods)})
+		p.ids, err = userns.New(userns.Options{PodsDir: filepath.Join(p.host.root, "pods"), All: all,
+			Length: length, MaxPods: int(p.cfg.MaxPods)})
 	}
 	if err != nil {
 		return fmt.Errorf("create user namespace manager: %w", err)

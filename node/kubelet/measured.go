@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/serve"
@@ -36,25 +36,19 @@ func placePrograms(ctx context.Context, cfg *v1beta1.KubeletConfiguration) {
 		return
 	}
 
-	tick := time.NewTicker(gatherPeriod)
-	defer tick.Stop()
-	for {
-		if err := cgroup.Gather(cfg.SystemCgroups); err != nil {
+	loop.Loop{Period: gatherPeriod, Pass: func(context.Context) error {
+		err := cgroup.Gather(cfg.SystemCgroups)
+		if err != nil {
 			log.Error(err, "Processes of the system are not in their cgroup", "cgroup", cfg.SystemCgroups)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // measured says which cgroups the server measures: none on a system without.
-func measured(cfg *v1beta1.KubeletConfiguration, o *core.Options, given string) serve.CgroupOptions {
-	tree, ok := o.Cgroups.(cgroup.Tree)
+func measured(tree *cgroup.Tree, cfg *v1beta1.KubeletConfiguration, given string) serve.CgroupOptions {
 	reader := usage.New()
-	if !ok || reader == nil {
+	if tree == nil || reader == nil {
 		return serve.CgroupOptions{}
 	}
 	p := &runtimeProgram{reader: reader, endpoint: cfg.ContainerRuntimeEndpoint, given: given, pods: tree.Top,

@@ -1,13 +1,10 @@
 package kubelet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,47 +16,10 @@ import (
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/config"
-	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/nodestatus"
 )
-
-// private makes folders that only the kubelet and administrators may read, on a system where file modes do not say so.
-func private(dirs ...string) error {
-	if !platform.IsWindows {
-		return nil
-	}
-	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return fmt.Errorf("creating a folder: %w", err)
-		}
-		if err := platform.Protect(dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// folders makes the kubelet's own folders and returns, as absolute paths, the one of its state and the one of the
-// pods' logs.
-func folders(cfg *v1beta1.KubeletConfiguration, given *Options) (root, logs string, err error) {
-	root, err = filepath.Abs(given.RootDir)
-	if err != nil {
-		return "", "", fmt.Errorf("finding --root-dir %s: %w", given.RootDir, err)
-	}
-	if err := os.MkdirAll(root, 0o750); err != nil {
-		return "", "", fmt.Errorf("creating --root-dir: %w", err)
-	}
-
-	logs, err = filepath.Abs(cfg.PodLogsDir)
-	if err != nil {
-		return "", "", fmt.Errorf("finding podLogsDir %s: %w", cfg.PodLogsDir, err)
-	}
-	return root, logs, private(logs, filepath.Join(filepath.Dir(logs), "containers"),
-		filepath.Join(root, "checkpoints"), given.CertDir)
-}
 
 // pluginFolder is where device plugins, and their DaemonSets, expect the kubelet's socket, whatever the kubelet's
 // folder is (DevicePluginPath and DevicePluginPathWindows of k8s.io/kubelet,
@@ -78,73 +38,15 @@ func deviceFolder(given, root string, windows bool) string {
 	return pluginFolder
 }
 
-// options returns the kubelet's options and the node's addresses, for which it waits until the host has some.
-func options(ctx context.Context, cfg *v1beta1.KubeletConfiguration, given *Options) (*core.Options, *nodeAddresses,
-	error) {
-	root, logs, err := folders(cfg, given)
-	if err != nil {
-		return nil, nil, err
+// describeNode says what the node object shows, and when pods are evicted.
+func (p *parts) describeNode(context.Context) (err error) {
+	if p.node.evict, err = evictionSettings(p.cfg); err != nil {
+		return err
 	}
-	host, err := platform.ReadHost(root)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	name := strings.ToLower(strings.TrimSpace(cmp.Or(given.Hostname, host.Hostname)))
-	if name == "" {
-		return nil, nil, errors.New("empty hostname is invalid")
-	}
-
-	addresses, err := newNodeAddresses(given.NodeIP, name, thisHost())
-	if err == nil {
-		err = addresses.wait(ctx)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-
-	machine, err := readMachine(ctx, cfg, os.DirFS("/sys"), host)
-	if err != nil {
-		return nil, nil, err
-	}
-	kept, err := reserveCPUs(cfg, machine)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := &core.Options{RootDir: root, PodLogsDir: logs, Windows: platform.IsWindows,
-		DeviceDir: deviceFolder(given.DeviceDir, root, platform.IsWindows)}
-	if o.Node, err = nodeOptions(cfg, given, name, host); err != nil {
-		return nil, nil, err
-	}
-
-	o.Node.IPs, o.PodRange = addresses.list, addresses.avoid
-	if o.Pressure.Desired, err = evictionSettings(cfg); err != nil {
-		return nil, nil, err
-	}
-	if err := giveCgroups(cfg, o, host, root); err != nil {
-		return nil, nil, err
-	}
-	if err := errors.Join(place(cfg, o, machine, kept), giveIDs(cfg, o)); err != nil {
-		return nil, nil, err
-	}
-
-	configured(o, cfg, name)
-	o.Burst = collectLessInBursts(os.Getenv)
-	resolver := newHostResolver(*cfg.ResolverConfig, addresses.list)
-	o.HostDNS = func() dns.Config { return resolver.settings(ctx) }
-	_, err = resolver.read()
-	return o, addresses, err
-}
-
-// configured sets what the configuration alone says. name is the node's.
-func configured(o *core.Options, cfg *v1beta1.KubeletConfiguration, name string) {
-	if cfg.CrashLoopBackOff.MaxContainerRestartPeriod != nil {
-		o.MaxBackoff = cfg.CrashLoopBackOff.MaxContainerRestartPeriod.Duration
-	}
-	o.LeaseSeconds = cfg.NodeLeaseDurationSeconds
-	o.Static = staticSources(cfg, name)
-	o.UnsafeSysctls, o.MaxImages = cfg.AllowedUnsafeSysctls, int(*cfg.NodeStatusMaxImages)
-	o.DNS = dns.Cluster{Servers: cfg.ClusterDNS, Domain: cfg.ClusterDomain}
+	p.node.Options, err = nodeOptions(p.cfg, p.given, p.host.name, p.host.Host)
+	p.node.Reserved, p.node.IPs, p.node.Changed = p.machine.reserved, p.addresses.list, p.changed
+	p.node.NetworkAwaited = p.gate.Why
+	return err
 }
 
 // nodeOptions returns the description of the node: from the configuration, the command line and the machine.
@@ -160,11 +62,7 @@ func nodeOptions(cfg *v1beta1.KubeletConfiguration, given *Options, name string,
 	if o.Labels, err = parseLabels(given.Labels); err != nil {
 		return o, err
 	}
-	if err := cloud(&o, given); err != nil {
-		return o, err
-	}
-	o.Reserved, err = reserved(cfg, host)
-	return o, err
+	return o, cloud(&o, given)
 }
 
 // cloud prepares a node that a cloud controller will describe further.
@@ -220,21 +118,30 @@ func checkLabels(labels map[string]string) error {
 
 // giveCgroups gives pods their place in the cgroup tree, which Windows has not, and limits what all of them have
 // together.
-func giveCgroups(cfg *v1beta1.KubeletConfiguration, o *core.Options, host platform.Host, root string) error {
+func (p *parts) giveCgroups(context.Context) error {
 	if platform.IsWindows {
 		return nil
 	}
-	usage, _ := platform.ReadUsage(root) // what is not known is not limited
-	most, err := forPods(cfg, host, usage.MaxTasks)
+	cfg := p.cfg
+	usage, _ := platform.ReadUsage(p.host.root) // what is not known is not limited
+	most, err := forPods(cfg, p.host.Host, usage.MaxTasks)
 	if err != nil {
 		return err
 	}
 	groups, err := reservedGroups(cfg)
-	if err == nil {
-		o.Cgroups = cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).
-			Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration).Reserve(groups...)
+	if err != nil {
+		return err
 	}
-	return err
+	tree := cgroup.New(cfg.CgroupRoot).Most(most).Pids(*cfg.PodPidsLimit).Reserve(groups...).
+		Quotas(*cfg.CPUCFSQuota, cfg.CPUCFSQuotaPeriod.Duration).
+		Decided(func(ctx context.Context) (string, error) {
+			return decideDriver(ctx, cfg.CgroupDriver, p.runtime.CgroupDriver)
+		})
+	if p.pinned.noQuota {
+		tree = tree.Unlimited(p.pinned.manager.HasCPUs)
+	}
+	p.cgroups = &tree
+	return nil
 }
 
 // reservedGroups are the cgroups of the system and of the node's own programs that are to have no more than what is

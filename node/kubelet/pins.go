@@ -13,8 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
-	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
@@ -71,31 +70,25 @@ func reserveCPUs(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (cpuset.CPU
 	return set, nil
 }
 
-// place gives o what the configuration says about processors, memory and how they lie to each other. kept are
-// processors that nobody gets alone.
-func place(cfg *v1beta1.KubeletConfiguration, o *core.Options, m *numa.Machine, kept cpuset.CPUSet) (err error) {
-	o.Placing.Health = config.On(cfg.FeatureGates, "ResourceHealthStatus")
+// givePins reads what the configuration says about processors, memory and how they lie to each other.
+func (p *parts) givePins(context.Context) (err error) {
+	cfg, m := p.cfg, p.machine.Machine
 	if m == nil {
 		return nil
 	}
-	if o.Placing.Topology, err = topology(cfg, m); err != nil {
+	if p.pinned.topology, err = topology(cfg, m); err != nil {
 		return err
 	}
-	o.Placing.Period = cfg.CPUManagerReconcilePeriod.Duration
-	o.Placing.Pins, err = pin.New(pin.Options{Dir: o.RootDir, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
-		CPUOptions:   cfg.CPUManagerPolicyOptions,
-		MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: kept, ReservedMemory: cfg.ReservedMemory,
-		Reserved: o.Node.Reserved})
-	if tree, ok := o.Cgroups.(cgroup.Tree); ok && err == nil &&
-		config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs") {
-		o.Cgroups, o.Placing.NoQuota = tree.Unlimited(o.Placing.Pins.HasCPUs), true
-	}
+	p.pinned.manager, err = pin.New(pin.Options{Dir: p.host.root, Machine: m, CPUPolicy: cfg.CPUManagerPolicy,
+		CPUOptions: cfg.CPUManagerPolicyOptions, MemoryPolicy: cfg.MemoryManagerPolicy, ReservedCPUs: p.machine.kept,
+		ReservedMemory: cfg.ReservedMemory, Reserved: p.machine.reserved, Alive: p.pods.Alive})
+	p.pinned.noQuota = config.On(cfg.FeatureGates, "DisableCPUQuotaWithExclusiveCPUs")
 	return err
 }
 
 // topology reads how the resources of a pod have to lie to each other.
-func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (core.Topology, error) {
-	out := core.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m},
+func topology(cfg *v1beta1.KubeletConfiguration, m *numa.Machine) (allot.Topology, error) {
+	out := allot.Topology{Policy: numa.Policy{Name: cfg.TopologyManagerPolicy, Machine: m},
 		WholePod: cfg.TopologyManagerScope == "pod"}
 	if out.Name == numa.PolicyNone {
 		return out, nil

@@ -7,10 +7,7 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	v1beta1 "k8s.io/kubelet/config/v1beta1"
 
-	"porthole.dev/porthole/internal/kube"
-	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/dra"
@@ -20,44 +17,48 @@ import (
 // plugins are the programs of the node that serve a part of it: the storage drivers, and the drivers of resources.
 type plugins struct {
 	drivers *csi.Registry
+	claims  *dra.Manager // nil without a cluster
 	watcher *registration.Watcher
-	online  bool
+	health  bool // the health of devices is shown in the status of pods
 	// announced: the node has its CSINode. Before that no pod may come: the scheduler would not know the bounds of its
 	// volumes.
 	announced atomic.Bool
 }
 
-// newPlugins returns the plugins that register below the kubelet's folder. Without api (a kubelet without a cluster)
-// there are none: what they serve comes from objects of the API.
+// makePlugins makes what registers the plugins below the kubelet's folder. Without a cluster there are none: what they
+// serve comes from objects of the API.
 //
 // A node that has its CSINode, as after a restart of the kubelet, is ready at once.
-func newPlugins(ctx context.Context, cfg *v1beta1.KubeletConfiguration, o *core.Options, api *kube.Kubelet) (*plugins,
-	error) {
-	if api == nil {
-		return &plugins{}, nil
+func (p *parts) makePlugins(ctx context.Context) (err error) {
+	p.plugins = &plugins{health: config.On(p.cfg.FeatureGates, "ResourceHealthStatus")}
+	client := p.api.client
+	if client == nil {
+		return nil
 	}
-	var err error
-	o.Placing.Claims, err = dra.New(dra.Options{API: api, Dir: o.RootDir, Meter: o.Meter,
-		Messages: config.On(cfg.FeatureGates, "ResourceHealthStatusMessage")})
+	l := p.plugins
+	l.claims, err = dra.New(dra.Options{API: client, Dir: p.host.root, Meter: p.meter, Alive: p.pods.Alive,
+		Changed: p.pods.Wake, Messages: config.On(p.cfg.FeatureGates, "ResourceHealthStatusMessage")})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &plugins{online: true,
-		drivers: csi.NewRegistry(csi.Options{NodeName: o.Node.Name, API: api, Measure: o.Meter.StorageCall})}
-	p.watcher = registration.New(filepath.Join(o.RootDir, "plugins_registry"), map[string]registration.Handler{
-		registration.CSIPlugin: p.drivers, registration.DRAPlugin: o.Placing.Claims.Drivers()})
+	l.drivers = csi.NewRegistry(csi.Options{NodeName: p.host.name, API: client, Measure: p.meter.StorageCall})
+	l.watcher = registration.New(filepath.Join(p.host.root, "plugins_registry"), map[string]registration.Handler{
+		registration.CSIPlugin: l.drivers, registration.DRAPlugin: l.claims.Drivers()})
+
 	ctx, cancel := context.WithTimeout(ctx, knownWait)
 	defer cancel()
-	if have, err := api.CSINode(ctx); err == nil && have != nil {
-		p.announced.Store(true)
+	if have, err := client.CSINode(ctx); err == nil && have != nil {
+		l.announced.Store(true)
 	}
-	o.Node.StorageAwaited = func() string {
-		if p.announced.Load() {
-			return ""
-		}
-		return "the node has no CSINode yet"
+	return nil
+}
+
+// awaited returns why volumes of storage drivers cannot be placed on the node yet, "" if they can.
+func (p *plugins) awaited() string {
+	if p.claims == nil || p.announced.Load() {
+		return ""
 	}
-	return p, nil
+	return "the node has no CSINode yet"
 }
 
 // knownWait is how long the start of the kubelet waits for the API server to say whether the node has a CSINode.
@@ -66,7 +67,7 @@ const knownWait = time.Second
 // run makes the node's CSINode, and registers plugins until ctx ends. It calls ready when the node has become ready
 // for volumes.
 func (p *plugins) run(ctx context.Context, ready func()) {
-	if !p.online {
+	if p.claims == nil {
 		return
 	}
 	if err := p.drivers.Announce(ctx); err != nil {

@@ -14,8 +14,6 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
-	core "porthole.dev/porthole/kubelet"
-	"porthole.dev/porthole/kubelet/cgroup"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
@@ -68,17 +66,18 @@ type leftReader struct {
 	images, layers string // as the runtime named them; empty until it answers
 }
 
-func newLeftReader(cfg *v1beta1.KubeletConfiguration, o *core.Options, rt *runtime.Runtime,
-	volumes *volume.Manager) (*leftReader, error) {
-	r := &leftReader{root: o.RootDir, folders: o.ImageGC.Folders, disk: platform.ReadDisk, usage: platform.ReadUsage,
-		same:  platform.SameDisk,
-		stats: runtime.Stats{Runtime: rt.Client(), Images: o.ImageGC.Images}, volumes: volume.Measure{Of: volumes}}
-	if tree, ok := o.Cgroups.(cgroup.Tree); ok {
-		most, err := forPods(cfg, o.Node.Host, 0)
+func (p *parts) newLeftReader() (*leftReader, error) {
+	r := &leftReader{root: p.host.root, folders: p.images.unused.Folders, disk: platform.ReadDisk,
+		usage:   platform.ReadUsage,
+		same:    platform.SameDisk,
+		stats:   runtime.Stats{Runtime: p.runtime.Client(), Images: p.images.unused.Images},
+		volumes: volume.Measure{Of: p.volumes}}
+	if p.cgroups != nil {
+		most, err := forPods(p.cfg, p.host.Host, 0)
 		if err != nil {
 			return nil, err
 		}
-		r.pods, r.podsLimit = tree.Memory, uint64(most.Memory().Value())
+		r.pods, r.podsLimit = p.cgroups.Memory, uint64(most.Memory().Value())
 	}
 	return r, nil
 }

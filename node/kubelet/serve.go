@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
+	"sync"
 
 	"google.golang.org/grpc"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -18,7 +19,10 @@ import (
 	"porthole.dev/porthole/internal/kube"
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
+	"porthole.dev/porthole/kubelet/cgroup"
+	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/meter"
+	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/serve"
@@ -27,75 +31,80 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// servedBy holds what the server needs. api is nil on a node without a cluster.
-type servedBy struct {
-	k       *core.Kubelet
-	cfg     *v1beta1.KubeletConfiguration
-	api     *kube.Kubelet
-	o       *core.Options
-	runtime *runtime.Runtime
-	volumes *volume.Manager
-	certDir string
-	// runtimeCgroup is the cgroup of the runtime that the command line names; may be empty.
-	runtimeCgroup string
-	flags         map[string]string // of the command line, by name
+// server is the kubelet's HTTPS server with its health port, and what rotates the logs of containers. It has its own
+// connection to the runtime, so that streams and statistics never wait behind the work on pods.
+type server struct {
+	*serve.Server
+	rotation *logs.Rotator
+	conn     *grpc.ClientConn
 }
 
-// serveHTTP starts the kubelet's HTTPS server and its health port. It has its own connection to the runtime, so that
-// streams and statistics never wait behind the work on pods.
-func serveHTTP(ctx context.Context, s servedBy) (stop func(), err error) {
-	k, cfg, o := s.k, s.cfg, s.o
-	secure, err := s.tls(ctx)
+// makeServer makes the server. It listens when it runs.
+func (p *parts) makeServer(ctx context.Context) error {
+	cfg, o := p.cfg, pages{kubelet: p.kubelet, cfg: p.cfg, given: p.given, client: p.api.client, node: &p.node.Options,
+		host: &p.host, meter: p.meter, runtime: p.runtime.Runtime, volumes: p.volumes, cgroups: p.cgroups}
+	secure, err := o.tls(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.EnableContentionProfiling && *cfg.EnableProfilingHandler {
 		goruntime.SetBlockProfileRate(1) // as upstream: every event
 	}
-	o.Meter.CountRunning(func() (int, map[string]int) { return count(k.View()) })
-	o.Meter.CountPods(func() meter.Pods { return core.CountPods(k) })
-	o.Meter.Registry.MustRegister(buildinfo.Metric(Version))
-	if err := apiconn.RegisterMetrics(o.Meter.Registry); err != nil {
-		return nil, err
+	p.meter.CountRunning(func() (int, map[string]int) { return count(p.pods.View()) })
+	p.meter.CountPods(p.pods.Count)
+	p.meter.Registry.MustRegister(buildinfo.Metric(Version))
+	if err := apiconn.RegisterMetrics(p.meter.Registry); err != nil {
+		return err
 	}
-
-	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: o.Meter})
+	rotation, err := rotator(p.kubelet, cfg, p.runtime.ReopenLog)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	options := s.answers(conn, secure)
-	server, err := serve.New(options)
+	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: p.meter})
 	if err != nil {
-		conn.Close()
-		return nil, err
+		return err
 	}
-
-	rotation, err := rotator(k, cfg, s.runtime.ReopenLog)
+	serving, err := serve.New(o.options(conn, secure))
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return err
 	}
+	p.server = &server{serving, rotation, conn}
+	return nil
+}
 
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go rotation.Run(ctx)
-	go func() {
-		defer close(done)
-		if err := server.Run(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The kubelet API is not served")
-		}
-	}()
-	return func() { cancel(); <-done; conn.Close() }, nil
+// run serves and rotates logs until ctx ends.
+func (s *server) run(ctx context.Context) {
+	var rotating sync.WaitGroup
+	defer rotating.Wait()
+	rotating.Go(func() { s.rotation.Run(ctx) })
+	if err := s.Server.Run(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "The kubelet API is not served")
+	}
+}
+
+// pages is where the server gets its answers. client is nil on a node without a cluster, cgroups on Windows.
+type pages struct {
+	kubelet *core.Kubelet
+	cfg     *v1beta1.KubeletConfiguration
+	given   *Options
+	client  *kube.Kubelet
+	node    *nodestatus.Options
+	host    *host
+	meter   *meter.Meter
+	runtime *runtime.Runtime
+	volumes *volume.Manager
+	cgroups *cgroup.Tree
 }
 
 // tls returns what the configuration says of the server's connections.
-func (s servedBy) tls(ctx context.Context) (o serve.TLSOptions, err error) {
+func (s pages) tls(ctx context.Context) (o serve.TLSOptions, err error) {
 	cfg := s.cfg
-	o = serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.certDir,
-		NodeAddresses: s.o.Node.IPs()}
-	if cfg.ServerTLSBootstrap && s.api != nil && cfg.TLSCertFile == "" {
-		if o.Certificate, err = s.api.ServingCertificate(ctx, s.certDir, s.k.NodeAddresses); err != nil {
+	o = serve.TLSOptions{CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSPrivateKeyFile, CertDir: s.given.CertDir,
+		NodeAddresses: s.node.IPs()}
+	if cfg.ServerTLSBootstrap && s.client != nil && cfg.TLSCertFile == "" {
+		if o.Certificate, err = s.client.ServingCertificate(ctx, s.given.CertDir, s.kubelet.NodeAddresses); err != nil {
 			return o, err
 		}
 	}
@@ -112,16 +121,16 @@ func (s servedBy) tls(ctx context.Context) (o serve.TLSOptions, err error) {
 	return o, nil
 }
 
-// answers returns the server's options: its addresses, who may use it, and where it gets its answers.
-func (s servedBy) answers(conn *grpc.ClientConn, secure serve.TLSOptions) serve.Options {
-	k, cfg, o := s.k, s.cfg, s.o
+// options returns the server's options: its addresses, who may use it, and where it gets its answers.
+func (s pages) options(conn *grpc.ClientConn, secure serve.TLSOptions) serve.Options {
+	k, cfg := s.kubelet, s.cfg
 
 	return serve.Options{
-		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(o.Node.Port))),
+		Address:       net.JoinHostPort(cfg.Address, strconv.Itoa(int(s.node.Port))),
 		HealthAddress: healthAddress(cfg), ReadOnlyAddress: readOnlyAddress(cfg),
-		NodeName:      o.Node.Name,
+		NodeName:      s.host.name,
 		TLS:           secure,
-		Auth:          authOptions(cfg, s.api),
+		Auth:          authOptions(cfg, s.client),
 		NoDebugging:   cfg.EnableDebuggingHandlers != nil && !*cfg.EnableDebuggingHandlers,
 		NoProfiling:   cfg.EnableProfilingHandler != nil && !*cfg.EnableProfilingHandler,
 		NoFlagChanges: !*cfg.EnableDebugFlagsHandler,
@@ -130,17 +139,17 @@ func (s servedBy) answers(conn *grpc.ClientConn, secure serve.TLSOptions) serve.
 		Exec:          s.runtime.Exec,
 		Checkpoint:    s.runtime.Checkpoint,
 		Stats:         runtime.NewStats(conn),
-		Metrics:       o.Meter.Registry, ProbeMetrics: o.Meter.Probes,
+		Metrics:       s.meter.Registry, ProbeMetrics: s.meter.Probes,
 		Volumes: volume.Measure{Of: s.volumes},
-		RootDir: o.RootDir,
+		RootDir: s.host.root,
 		Config:  cfg,
-		Flags:   s.flags,
+		Flags:   s.given.Flags,
 		Version: Version,
-		Logs:    serve.LogsOptions{Dir: logsDir(cfg, o.PodLogsDir), Queries: *cfg.EnableSystemLogQuery},
+		Logs:    serve.LogsOptions{Dir: logsDir(cfg, s.host.logs), Queries: *cfg.EnableSystemLogQuery},
 		Healthy: k.Healthy,
 		Extra: serve.Programs{Addresses: programs,
-			Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, o.Node.Name) }}.Routes(),
-		Machine: shownMachine(&o.Node.Host, measured(cfg, o, s.runtimeCgroup)),
+			Facts: func(ctx context.Context) (any, error) { return factsOf(ctx, s.host.name) }}.Routes(),
+		Machine: shownMachine(&s.host.Host, measured(s.cgroups, cfg, s.given.RuntimeCgroup)),
 	}
 }
 

@@ -11,6 +11,4 @@ import (
 )
 
 // delayShutdown does nothing: only Linux has a login manager.
-func delayShutdown(context.Context, []v1beta1.ShutdownGracePeriodByPodPriority, *core.Kubelet) (cancel func()) {
-	return func() {}
-}
+func delayShutdown(context.Context, []v1beta1.ShutdownGracePeriodByPodPriority, *core.Kubelet) {}

@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/internal/apiconn"
 	"porthole.dev/porthole/internal/buildinfo"
+	"porthole.dev/porthole/internal/component"
 	"porthole.dev/porthole/internal/httpserve"
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
@@ -27,11 +28,14 @@ import (
 // parts holds what every mode uses.
 type parts struct {
 	Options
-	client *networkapi.Client
-	api    string // address of the API server, as the kubeconfig has it
-	server *health.Server
-	node   *networkapi.OwnNode
-	events *networkapi.ServiceEvents
+	client  *networkapi.Client
+	api     string // address of the API server, as the kubeconfig has it
+	server  *health.Server
+	node    *networkapi.OwnNode
+	events  *networkapi.ServiceEvents
+	running running // the mode
+	// end ends the program: with nil because it was asked to, else with the cause.
+	end context.CancelCauseFunc
 	// background holds the goroutines that must end before the program does.
 	background sync.WaitGroup
 }
@@ -53,55 +57,74 @@ func Run(ctx context.Context, given Options) error {
 		runtime.MemProfileRate = 0 // its samples would be kept for ever
 	}
 	limitGarbage(os.Getenv, startPercent[given.Mode])
-	client, server, err := networkapi.New(apiconn.Options{Kubeconfig: given.Kubeconfig, Master: given.Master,
-		UserAgent: "kube-proxy/" + Version,
-		QPS:       given.Config.ClientConnection.QPS, Burst: int(given.Config.ClientConnection.Burst)})
+
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p := &parts{Options: given, end: end}
+	plan, err := component.Order(p.components())
 	if err != nil {
 		return err
 	}
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	p := &parts{Options: given, client: client, api: server,
-		events: networkapi.NewServiceEvents(ctx, client, "kube-proxy", given.Hostname)}
-	defer func() {
-		cancel(nil)
-		p.background.Wait()
-		p.events.Close()
-	}()
-
-	if p.node, err = networkapi.WatchOwnNode(ctx, client, given.Hostname); err != nil {
-		return err
-	}
-	p.server = health.New(health.Options{Mode: given.Mode, Node: given.Hostname,
-		Families:    []string{health.IPv4, health.IPv6},
-		MaxBackends: maxBackends[given.Mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
-	p.server.Registry().MustRegister(buildinfo.Metric(Version))
-	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-
-	mode, err := p.mode(ctx)
-	if err != nil {
-		return err
-	}
-
-	closeServers, err := p.serve(ctx, mode.diff, cancel)
-	if err != nil {
-		return err
-	}
-	defer closeServers()
-
-	go given.watchFile(ctx, cancel)
-	if err := p.alone(ctx, cancel); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Serving services", "node", given.Hostname, "mode", given.Mode)
-	if err := mode.run(ctx); err != nil {
+	if err := plan.Run(ctx); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
+	}
+	return nil
+}
+
+// stopWithin is how long a mode may take to take its addresses from the host.
+const stopWithin = time.Minute
+
+// components are the parts in the order in which they start.
+func (p *parts) components() []component.Component {
+	var closePages func()
+	return []component.Component{
+		{Name: "API", Start: p.connect},
+		{Name: "events", Needs: []string{"API"}, Start: func(ctx context.Context) error {
+			p.events = networkapi.NewServiceEvents(ctx, p.client, "kube-proxy", p.Hostname)
+			return nil
+		}, Stop: func(context.Context) { p.background.Wait(); p.events.Close() }},
+		{Name: "own node", Needs: []string{"API"}, Start: func(ctx context.Context) (err error) {
+			p.node, err = networkapi.WatchOwnNode(ctx, p.client, p.Hostname)
+			return err
+		}},
+		{Name: "figures", Needs: []string{"events", "own node"}, Start: p.makeFigures},
+		{Name: "mode", Needs: []string{"figures"}, Start: func(ctx context.Context) (err error) {
+			p.running, err = p.mode(ctx)
+			return err
+		}},
+		{Name: "pages", Needs: []string{"mode"}, Start: func(ctx context.Context) (err error) {
+			closePages, err = p.serve(ctx, p.running.diff, p.end)
+			return err
+		}, Stop: func(context.Context) { closePages() }},
+		{Name: "configuration", Run: func(ctx context.Context) error { p.watchFile(ctx, p.end); return nil }},
+		{Name: "alone", Needs: []string{"own node"},
+			Start: func(ctx context.Context) error { return p.alone(ctx, p.end) }},
+		{Name: "services", Needs: []string{"mode", "alone"}, StopWithin: stopWithin,
+			Run: func(ctx context.Context) error {
+				klog.FromContext(ctx).Info("Serving services", "node", p.Hostname, "mode", p.Mode)
+				return p.running.run(ctx)
+			}},
+	}
+}
+
+// connect makes the client of the API server. It does not wait for an answer.
+func (p *parts) connect(context.Context) (err error) {
+	limits := p.Config.ClientConnection
+	p.client, p.api, err = networkapi.New(apiconn.Options{Kubeconfig: p.Kubeconfig, Master: p.Master,
+		UserAgent: "kube-proxy/" + Version, QPS: limits.QPS, Burst: int(limits.Burst)})
+	return err
+}
+
+// makeFigures makes what has the state and the metrics for the pages.
+func (p *parts) makeFigures(context.Context) error {
+	p.server = health.New(health.Options{Mode: p.Mode, Node: p.Hostname, Families: []string{health.IPv4, health.IPv6},
+		MaxBackends: maxBackends[p.Mode], Eligible: p.node.Eligible, Events: serviceEvents{p.events}})
+	p.server.Registry().MustRegister(buildinfo.Metric(Version))
+	if err := apiconn.RegisterMetrics(p.server.Registry()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }

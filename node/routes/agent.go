@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/cni/sweep"
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/routes/adapters"
@@ -121,13 +122,10 @@ func newAgent(o Options, modes modeTable, maker maker) *agent {
 	return &agent{o: o, modes: modes, maker: maker, onLink: onLink, wake: wakeup.New(), saving: wakeup.New()}
 }
 
-// changed is called after each change of the cluster's nodes, with the node, or nil if one is gone. The routes come
-// first: the network depends on this node alone.
-func (a *agent) changed(n *table.Node) {
+// changed is called after each change of the cluster's nodes. The routes come first: the network depends on this node
+// alone.
+func (a *agent) changed(*table.Node) {
 	if k := a.routeKeeper(); k != nil {
-		if n != nil {
-			k.Met(*n)
-		}
 		k.Changed()
 	}
 	a.saving.Wake()
@@ -142,34 +140,24 @@ func (a *agent) routeKeeper() keeper {
 
 // loop makes the pod network, then starts the routes, and comes back when something changed.
 func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
-	failures, held, calm := 0, false, false
-	for {
-		wait := networkPeriod
+	held, calm, last := false, false, time.Now()
+	loop.Loop{Wake: a.wake, Period: networkPeriod, Retry: networkRetry, Pass: func(ctx context.Context) error {
+		if !calm && time.Since(last) >= networkRetry.First {
+			calm = true
+			debug.FreeOSMemory() // the first passes leave garbage several times the size of what is kept
+		}
 		var err error
 		if !held {
 			err = a.holdBack(ctx)
 			held = err == nil
 		}
 		if err = errors.Join(err, a.step(ctx, tasks)); err != nil {
-			failures++
-			wait = networkRetry.Wait(failures)
 			a.report(ctx, err)
 			a.unavailable(ctx, err)
-		} else {
-			failures = 0
 		}
-
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.wake:
-		case <-time.After(wait):
-			if !calm {
-				calm = true
-				debug.FreeOSMemory() // the first passes leave garbage several times the size of what is kept
-			}
-		}
-	}
+		last = time.Now()
+		return err
+	}}.Run(ctx)
 }
 
 // report keeps what is wrong for the status, and logs it if it is new. A network that does not fit is an event too,

@@ -41,12 +41,9 @@ func (m linuxMaker) hostRoutes() routeSaver { return nil }
 
 func (m linuxMaker) conf(wanted podnet.Network) podnet.Conf { return wanted.LinuxConf }
 
-// perRoute is keep.Options.PerRoute: the kernel reports every change of its tables. With 5,000 nodes everything is
-// compared each two minutes, which takes about 50 ms.
-const perRoute = 20 * time.Millisecond
-
-// inline is keep.Options.Inline: the kernel makes a route in some microseconds.
-const inline = true
+// fullCheck is how often the host's routes are compared with those that are wanted although no change was reported. The
+// kernel reports every change of its tables. At 5,000 nodes each check costs 50 ms and some megabytes of garbage.
+const fullCheck = 2 * time.Minute
 
 // overlayHNS returns nil: on Linux the kernel carries the packets.
 func overlayHNS() vxlan.HNS { return nil }

@@ -9,6 +9,7 @@ import (
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/hostroutes"
+	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/vxlan"
 )
@@ -32,11 +33,8 @@ func newMaker(o Options) (maker, error) {
 	return m, nil
 }
 
-// perRoute is keep.Options.PerRoute: HNS does not report every change.
-const perRoute = 0
-
-// inline is keep.Options.Inline: a call of HNS takes milliseconds, or waits.
-const inline = false
+// fullCheck is how often the host's routes are compared with those that are wanted although no change was reported.
+const fullCheck = keep.DefaultPeriod
 
 // overlayHNS returns the HNS that the mode vxlan changes.
 func overlayHNS() vxlan.HNS { return hcn.Overlay{Client: hcn.New(hcn.Options{})} }

@@ -98,12 +98,10 @@ func (e environment) cluster() table.Cluster {
 type keeper interface {
 	// Network returns the pod network that the mode needs.
 	Network(podnet.Options) (podnet.Network, error)
-	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon. Met tells of
-	// a node that came or changed.
+	// Sync makes one pass, Run one after the other until ctx ends, Changed makes the next one come soon.
 	Sync(ctx context.Context)
 	Run(ctx context.Context)
 	Changed()
-	Met(n table.Node)
 	Status() keep.Status
 }
 
@@ -112,7 +110,7 @@ func newHostGateway(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Prompt, e.Keep.Inline, e.Keep.PerRoute = true, inline, perRoute
+	e.Keep.Period = fullCheck
 	return hostGateway{keep.New(hostgw.New(e.Node, e.cluster(), table), e.Keep)}, nil
 }
 
@@ -131,13 +129,9 @@ func newVXLAN(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Period, e.Keep.Prompt, e.Keep.Inline, e.Keep.PerRoute = vxlan.Period, true, inline, perRoute
+	e.Keep.Period = vxlan.Period
 	return keep.New(mode, e.Keep), nil
 }
-
-// bgpBurst is for a node that comes: its object, the node's own session, its path and the kernel's route are four
-// changes.
-const bgpBurst = 4
 
 // newBGP limits garbage unless the user decides about it.
 func newBGP(e environment) (keeper, error) {
@@ -146,7 +140,6 @@ func newBGP(e environment) (keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Keep.Burst, e.Keep.Inline = bgpBurst, inline
 	return keep.New(bgp.New(bgp.Options{Node: e.Node, Addr: e.Addr, Cluster: e.Cluster, Ranges: e.cluster(),
 		Config: e.BGP, Pods: e.Pods}, table), e.Keep), nil
 }

@@ -7,14 +7,17 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/apiconn"
+	"porthole.dev/porthole/internal/component"
 	"porthole.dev/porthole/internal/networkapi"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/routes/bgp"
 	"porthole.dev/porthole/routes/ovn"
+	"porthole.dev/porthole/routes/table"
 	"porthole.dev/porthole/routes/vxlan"
 )
 
@@ -75,47 +78,92 @@ func Run(ctx context.Context, o Options) error {
 	if err := platform.CheckBuild(); err != nil {
 		return err
 	}
-	client, _, err := networkapi.New(apiconn.Options{Kubeconfig: o.Kubeconfig, UserAgent: "porthole-routes", QPS: 20,
-		Burst: 40})
+	plan, err := component.Order((&parts{o: o}).components())
 	if err != nil {
 		return err
 	}
-	maker, err := newMaker(o)
-	if err != nil {
-		return err
+	return plan.Run(ctx)
+}
+
+// parts is the agent with what it needs. Each field is set by the component of the name beside it.
+type parts struct {
+	o      Options
+	client *networkapi.Client            // API
+	maker  maker                         // host
+	agent  *agent                        // agent
+	nodes  *networkapi.Nodes[table.Node] // agent
+	events *networkapi.NodeEvents        // agent
+	memory *memory                       // agent; nil: nothing is kept
+}
+
+// stopWithin is how long the network may take to end: a change of the host that has begun is finished.
+const stopWithin = time.Minute
+
+// components are the parts in the order in which they start.
+func (p *parts) components() []component.Component {
+	var closePages func()
+	return []component.Component{
+		{Name: "API", Start: func(context.Context) (err error) {
+			p.client, _, err = networkapi.New(apiconn.Options{Kubeconfig: p.o.Kubeconfig, UserAgent: "porthole-routes",
+				QPS: 20, Burst: 40})
+			return err
+		}},
+		{Name: "host", Start: func(context.Context) (err error) {
+			p.maker, err = newMaker(p.o)
+			return err
+		}},
+		{Name: "agent", Needs: []string{"API", "host"}, Start: p.makeAgent,
+			Stop: func(context.Context) { p.events.Close() }},
+		{Name: "pages", Needs: []string{"agent"}, Start: func(ctx context.Context) (err error) {
+			closePages, err = serve(ctx, p.o.Bind, p.agent.status)
+			return err
+		}, Stop: func(context.Context) { closePages() }},
+		{Name: "nodes", Needs: []string{"agent"},
+			Run: func(ctx context.Context) error { p.nodes.Run(ctx); return nil }},
+		{Name: "memory", Needs: []string{"agent"}, Run: func(ctx context.Context) error {
+			if p.memory != nil {
+				p.memory.run(ctx, p.agent.saving)
+			}
+			return nil
+		}},
+		{Name: "host's routes", Needs: []string{"host"}, Run: func(ctx context.Context) error {
+			if routes := p.maker.hostRoutes(); routes != nil {
+				routes.Run(ctx)
+			}
+			return nil
+		}},
+		{Name: "network", Needs: []string{"agent", "pages"}, StopWithin: stopWithin,
+			Run: func(ctx context.Context) error {
+				var tasks sync.WaitGroup
+				defer tasks.Wait()
+				p.agent.loop(ctx, &tasks)
+				return nil
+			}},
 	}
+}
+
+// makeAgent makes the agent, with what it knows of the cluster.
+func (p *parts) makeAgent(ctx context.Context) error {
 	limitGarbage(garbagePercent)
-	a := newAgent(o, modes, maker)
+	p.agent = newAgent(p.o, modes, p.maker)
+	p.agent.warnNoConf(ctx)
 	keep := toTable
-	if o.VXLAN.Hybrid {
+	if p.o.VXLAN.Hybrid {
 		keep = toHybrid
 	}
-	nodes := followNodes(client, o.Node, keep, a.changed)
+	p.nodes = followNodes(p.client, p.o.Node, keep, p.agent.changed)
+	p.events = networkapi.NewNodeEvents(ctx, p.client, "porthole-routes", p.o.Node)
+	p.agent.cluster = clusterClient{client: p.client, node: p.o.Node, nodes: p.nodes, readOnly: p.o.ReadOnly,
+		NodeEvents: p.events}
+	if p.o.StateDir == "" {
+		return nil
+	}
 
-	a.warnNoConf(ctx)
-	stopServing, err := serve(ctx, o.Bind, a.status)
-	if err != nil {
-		return err
+	p.memory = newMemory(p.agent.cluster, filepath.Join(p.o.StateDir, NodesFile))
+	p.agent.cluster = p.memory
+	if p.o.Mode == BGP {
+		p.agent.drain.memory = p.memory
 	}
-	defer stopServing()
-	events := networkapi.NewNodeEvents(ctx, client, "porthole-routes", o.Node)
-	defer events.Close()
-	a.cluster = clusterClient{client: client, node: o.Node, nodes: nodes, readOnly: o.ReadOnly, NodeEvents: events}
-
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	tasks.Go(func() { nodes.Run(ctx) })
-	if o.StateDir != "" {
-		m := newMemory(a.cluster, filepath.Join(o.StateDir, NodesFile))
-		if a.cluster = m; o.Mode == BGP {
-			a.drain.memory = m
-		}
-		tasks.Go(func() { m.run(ctx, a.saving) })
-	}
-	if routes := maker.hostRoutes(); routes != nil {
-		tasks.Go(func() { routes.Run(ctx) })
-	}
-	a.loop(ctx, &tasks)
 	return nil
 }
 

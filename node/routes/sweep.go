@@ -11,6 +11,7 @@ import (
 
 	"porthole.dev/porthole/cni/contract"
 	"porthole.dev/porthole/cni/sweep"
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/routes/podnet"
 )
 
@@ -36,15 +37,9 @@ func (a *agent) startSweep(ctx context.Context, tasks *sync.WaitGroup, conf podn
 }
 
 func keepSwept(ctx context.Context, s *sweep.Sweeper, conf podnet.Conf) {
-	logger, last := klog.FromContext(ctx), ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(sweepPeriod):
-		}
-
-		text := ""
+	last := ""
+	loop.Loop{Later: true, Period: sweepPeriod, Pass: func(ctx context.Context) error {
+		logger, text := klog.FromContext(ctx), ""
 		freed, err := sweepOnce(ctx, s, conf)
 		if err != nil {
 			text = err.Error()
@@ -57,7 +52,8 @@ func keepSwept(ctx context.Context, s *sweep.Sweeper, conf podnet.Conf) {
 			logger.Info("Freed the networks of sandboxes that the runtime does not know", "sandboxes",
 				strings.Join(freed, " "))
 		}
-	}
+		return err
+	}}.Run(ctx)
 }
 
 // sweepOnce makes a pass for the plugin of the configuration, if it is one of ours.

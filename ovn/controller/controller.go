@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/ovnet"
 	"porthole.dev/porthole/internal/ovsdb"
 	"porthole.dev/porthole/internal/podranges"
@@ -155,36 +156,36 @@ func (c *Controller) session(ctx context.Context) error {
 		return err
 	}
 	klog.FromContext(ctx).Info("Connected to the northbound database", "address", c.o.NB, "active", held())
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for failures := 0; ; {
-		var again <-chan time.Time
-		c.report(func(s *Status) { s.Active = held() })
-		if held() && c.o.Cluster.Synced() {
-			if err := c.pass(ctx, client, cache); err != nil {
-				failures++
-				again = time.After(backoff.Wait(failures))
-				c.report(func(s *Status) { s.Error = err.Error() })
-				klog.FromContext(ctx).Error(err, "Keeping OVN as the cluster wants it")
-			} else {
-				failures = 0
-				c.report(func(s *Status) { s.Error = "" })
-			}
-		}
-
+	working, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-client.Done():
-			return client.Err()
-		case <-ticker.C:
-		case <-again:
-		case <-c.wake:
-			if !wakeup.Pause(ctx, settle) {
-				return ctx.Err()
-			}
+			end()
+		case <-working.Done():
 		}
+	}()
+	loop.Loop{Wake: c.wake, Settle: settle, Period: period, Retry: backoff, Pass: func(ctx context.Context) error {
+		c.report(func(s *Status) { s.Active = held() })
+		if !held() || !c.o.Cluster.Synced() {
+			return nil
+		}
+		err := c.pass(ctx, client, cache)
+		c.report(func(s *Status) {
+			s.Error = ""
+			if err != nil {
+				s.Error = err.Error()
+			}
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Keeping OVN as the cluster wants it")
+		}
+		return err
+	}}.Run(working)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
+	return client.Err()
 }
 
 // lock asks for the lock of the database. held returns whether the connection has it now.

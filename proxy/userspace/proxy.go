@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
@@ -96,60 +97,30 @@ func (p *Proxy) Run(ctx context.Context) error {
 		}
 	}()
 
-	p.loop(ctx)
+	forwarding := make(chan struct{})
+	go func() {
+		defer close(forwarding)
+		p.forward(ctx)
+	}()
+
+	loop.Loop{Pass: p.sync, Wake: p.wake, Settle: p.opts.Settle, Period: p.opts.Period,
+		Retry: retry.Backoff{First: p.opts.RetryMin, Max: p.opts.RetryMax},
+		Failed: func(ctx context.Context, err error, wait time.Duration) {
+			klog.FromContext(ctx).Error(err, "Services are not as wanted; trying again", "after", wait)
+		}}.Run(ctx)
+	<-forwarding
 	<-watching
 	return p.shutDown()
 }
 
-// loop makes a pass after each change, after each failure with growing waits, and every Period in any case, until ctx
-// ends. A burst of changes leads to one pass, because settle waits before it.
-func (p *Proxy) loop(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	due := time.NewTimer(0)
-	defer due.Stop()
-	backoff := retry.Backoff{First: p.opts.RetryMin, Max: p.opts.RetryMax}
-	failures := 0
-
+// forward makes a pass come after each change of the services.
+func (p *Proxy) forward(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.opts.Changed:
-		case <-p.wake:
-		case <-due.C:
-		}
-		if !p.settle(ctx) {
-			return
-		}
-
-		err := p.sync(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			failures++
-			pause := backoff.Wait(failures)
-			logger.Error(err, "Services are not as wanted; trying again", "after", pause)
-			due.Reset(pause)
-		default:
-			failures = 0
-			due.Reset(p.opts.Period)
-		}
-	}
-}
-
-// settle waits while changes gather. It returns false if ctx ended.
-func (p *Proxy) settle(ctx context.Context) bool {
-	timer := time.NewTimer(p.opts.Settle)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-			return true
-		case <-p.opts.Changed:
-		case <-p.wake:
+			p.wake.Wake()
 		}
 	}
 }

@@ -40,16 +40,6 @@ type speaker interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// listener hears of single destinations. goBGP implements it.
-type listener interface {
-	// Hear sets what is called, from any goroutine, when there is something new for News. It is called before all
-	// others.
-	Hear(heard func())
-	// News returns the paths to destinations that have been told or changed since the last call; ok is false if there
-	// are none, or many.
-	News() (paths []Path, ok bool)
-}
-
 // Options of New.
 type Options struct {
 	Node    string       // this node's name, required
@@ -75,13 +65,11 @@ type Mode struct {
 	o       Options
 	table   hostTable
 	speaker speaker
-	heard   listener
 }
 
 // New returns the mode, which keeps its routes in host. No session is opened before the first Apply.
 func New(o Options, host hostTable) *Mode {
-	g := newGoBGP()
-	return &Mode{o: o, table: host, speaker: g, heard: g}
+	return &Mode{o: o, table: host, speaker: newGoBGP()}
 }
 
 // Network returns a bridged pod network: packets leave it as they are.
@@ -108,20 +96,6 @@ func (m *Mode) Observe(ctx context.Context) (Seen, error) {
 // Plan is pure: see plan.go.
 func (m *Mode) Plan(nodes []table.Node, seen Seen) table.Plan[Change] {
 	return plan(m.o, nodes, seen)
-}
-
-// Hear implements keep.HearingMode.
-func (m *Mode) Hear(heard func()) { m.heard.Hear(heard) }
-
-// Heard returns what was seen with the paths to destinations that have come since, and no others.
-func (m *Mode) Heard(seen Seen) (news Seen, ok bool) {
-	seen.Paths, ok = m.heard.News()
-	return seen, ok
-}
-
-// PlanHeard is pure: see plan.go.
-func (m *Mode) PlanHeard(nodes []table.Node, news Seen) []Change {
-	return planHeard(m.o, nodes, news)
 }
 
 // Apply carries out one change.

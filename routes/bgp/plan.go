@@ -176,22 +176,6 @@ func (p *planner) judge(o Options, nodes []table.Node) {
 	}
 }
 
-// planHeard plans routes through the paths of seen to destinations to which the host has none. Everything else is left
-// to plan.
-func planHeard(o Options, nodes []table.Node, seen Seen) []Change {
-	p, known := newPlanner(o, nodes, seen)
-	if !known || !p.Learn {
-		return nil
-	}
-	learnt := p.learn()
-	for _, dst := range sortedKeys(learnt) {
-		if !slices.ContainsFunc(seen.Routes, func(r table.Route) bool { return r.Dst == dst }) {
-			p.do(Change{Verb: Route, Dst: dst, Hops: learnt[dst].hops, Why: "just heard of"})
-		}
-	}
-	return p.ops
-}
-
 // plan plans the sessions, the announced range and the routes of node o.Node.
 func plan(o Options, nodes []table.Node, seen Seen) table.Plan[Change] {
 	p, known := newPlanner(o, nodes, seen)

@@ -23,7 +23,6 @@ import (
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
 //	-- cordoned --    names of nodes
-//	-- want heard --  what is planned at once, if the paths have just come
 //	-- pods --        "none", "left NUMBER", "unknown REASON", or "none REASON", of before and not known now: the pods of this host
 //	-- segments --    one segment of other interfaces than the node's a line
 //	-- carry out --   the changes of the plan are made
@@ -238,20 +237,7 @@ func (p *player) segment() {
 	p.seen.Segments = slices.Concat(p.seen.OnLink, p.segments)
 }
 
-// heard shows what is planned at once if the paths have just come.
-func (p *player) heard() string {
-	p.segment()
-	var b strings.Builder
-	for _, c := range planHeard(p.options(), p.nodes, p.seen) {
-		fmt.Fprintln(&b, c)
-	}
-	return b.String()
-}
-
 func (p *player) Show(section string) (string, error) {
-	if section == "want heard" {
-		return p.heard(), nil
-	}
 	if section != "want plan" {
 		return "", fmt.Errorf("no section is called %q", section)
 	}

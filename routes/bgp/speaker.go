@@ -72,7 +72,6 @@ type goBGP struct {
 	paths      []Path
 	stale      int // passes for which paths must be listed again
 	listed     time.Time
-	news       news
 	settling   *time.Timer        // wakes when paths were told; nil: none were
 	stop       context.CancelFunc // ends the watching of the running speaker
 }
@@ -141,7 +140,6 @@ func (g *goBGP) reset() {
 	g.session, g.noListener, g.portFree, g.restart, g.started = Session{}, "", false, 0, time.Time{}
 	g.peers, g.announced = map[netip.Addr]*peerState{}, map[netip.Prefix]netip.Addr{}
 	g.heard, g.told, g.paths, g.stale = false, false, nil, 1
-	g.news.take()
 }
 
 // exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not
@@ -182,7 +180,7 @@ func (g *goBGP) follow() error {
 
 	return g.server.WatchEvent(ctx, server.WatchEventMessageCallbacks{
 		OnPathUpdate: func(paths []*apiutil.Path, _ time.Time) { g.hasNews(paths); mark(); g.wakeLater() },
-		OnBestPath:   func(paths []*apiutil.Path, _ time.Time) { g.news.hear(paths); changed() },
+		OnBestPath:   func([]*apiutil.Path, time.Time) { changed() },
 		OnPathEor:    func(end *apiutil.Path, _ time.Time) { g.ended(end.PeerAddress); changed() },
 		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) { g.peerChanged(e); changed() },
 	}, server.WatchPostUpdate(false, "", ""), server.WatchBestPath(false), server.WatchEor(false), server.WatchPeer())
@@ -497,7 +495,7 @@ func (g *goBGP) refresh() error {
 		return nil
 	}
 
-	learnt, err := g.list(nil)
+	learnt, err := g.list()
 	if err != nil {
 		return err
 	}

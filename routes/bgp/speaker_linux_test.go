@@ -1,8 +1,6 @@
 package bgp
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -32,57 +30,6 @@ func TestStartAgain(t *testing.T) {
 	defer g.mu.Unlock()
 	if err := g.end(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestNews: a speaker tells at once of a destination that a peer announces, and which paths lead there.
-func TestNews(t *testing.T) {
-	const port = 31179 // of no service
-	one, two := newGoBGP(), newGoBGP()
-	heard := make(chan struct{}, 10)
-	one.Hear(func() { heard <- struct{}{} })
-	local, rest := netip.MustParseAddr("127.0.0.1"), Peer{Addr: netip.MustParseAddr("127.0.0.1"), Hold: 9 * time.Second,
-		Keepalive: 3 * time.Second, Retry: time.Second}
-	for i, side := range []struct {
-		g    *goBGP
-		port int
-		peer Peer
-	}{{two, port, Peer{AS: 65001, Passive: true}}, {one, -1, Peer{AS: 65002, Port: port}}} {
-		p := rest
-		p.AS, p.Passive, p.Port = side.peer.AS, side.peer.Passive, side.peer.Port
-		session := Session{AS: uint32(65002 - i), RouterID: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}),
-			ListenPort: side.port}
-		if err := errors.Join(side.g.Start(t.Context(), session), side.g.SetPeer(t.Context(), p, false)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			side.g.mu.Lock()
-			defer side.g.mu.Unlock()
-			_ = side.g.end(context.Background())
-		})
-	}
-	wait.NoError(t, 20*time.Second, "the session", func() error {
-		s, err := one.State(t.Context())
-		if err == nil && (len(s.Neighbours) != 1 || !s.Neighbours[0].Established) {
-			err = fmt.Errorf("it is %+v", s)
-		}
-		return err
-	})
-
-	dst := netip.MustParsePrefix("10.244.2.0/24")
-	if err := two.Announce(dst, netip.MustParseAddr("10.99.0.12")); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-heard:
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing was heard")
-	}
-	if paths, ok := one.News(); !ok || len(paths) != 1 || paths[0].Dst != dst || paths[0].Peer != local {
-		t.Errorf("news %v, %t", paths, ok)
-	}
-	if paths, ok := one.News(); ok {
-		t.Errorf("the same again: %v", paths)
 	}
 }
 

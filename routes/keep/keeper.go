@@ -21,10 +21,7 @@ type Keeper[Seen any, O table.Op] struct {
 
 	made   map[route]bool // of the pass that runs
 	logged string         // the plan that was logged last
-	prompt *prompt[Seen]  // see Met and HearingMode; nil: the mode is neither
 	claims table.Claims   // Options.Claims
-	meets  bool           // Options.Prompt
-	inline bool           // Options.Inline
 }
 
 // route identifies a wanted route. Keeper.made holds those that have been there: making one of them again is a repair.
@@ -37,18 +34,8 @@ type route struct {
 // known; when Run ends, the routes stay.
 func New[Seen any, O table.Op](mode Mode[Seen, O], o Options) *Keeper[Seen, O] {
 	k := &Keeper[Seen, O]{mode: mode, nodes: o.Nodes, claims: o.Claims, made: map[route]bool{}}
-	hearing, hears := mode.(HearingMode[Seen, O])
-	k.meets, k.inline = o.Prompt, o.Inline
-	if o.Prompt || hears {
-		k.prompt = &prompt[Seen]{pace: pace{burst: inlineBurst}}
-	}
 	k.Loop = NewLoop(LoopOptions[Status]{Subject: "routes", Pass: k.pass, Watch: mode.Watch, Period: o.Period,
-		OnStatus: o.OnStatus, Between: k.receive,
-		Burst:  o.Burst,
-		Longer: func(s Status) time.Duration { return time.Duration(s.Wanted) * o.PerRoute }})
-	if hears {
-		hearing.Hear(k.promptly)
-	}
+		OnStatus: o.OnStatus})
 	return k
 }
 
@@ -59,7 +46,6 @@ func (k *Keeper[Seen, O]) Network(o podnet.Options) (podnet.Network, error) { re
 func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status, complete bool) {
 	unchanged := before
 	unchanged.LastSync = time.Now()
-	k.prompt.forget()
 	nodes, ok := k.nodes()
 	if !ok {
 		unchanged.Error = "the nodes of the cluster are not known yet"
@@ -83,9 +69,6 @@ func (k *Keeper[Seen, O]) pass(ctx context.Context, before Status) (after Status
 	}
 	if err := failed[netip.Prefix{}]; err != nil {
 		s.Error = err.Error() // of a change that makes no route
-	}
-	if len(failed) == 0 {
-		k.prompt.keep(nodes, seen, plan.Wanted)
 	}
 	return s, s.Complete() && len(failed) == 0
 }

@@ -25,27 +25,6 @@ type Mode[Seen any, O table.Op] interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// PromptMode is a Mode that plans the routes of one node for less than a whole plan costs. See Options.Prompt.
-type PromptMode[Seen any, O table.Op] interface {
-	// PlanNew returns the changes that make the routes of a node that has come; none if they need a whole plan. It is
-	// pure.
-	PlanNew(n table.Node, seen Seen) []O
-}
-
-// HearingMode is a Mode that hears of single destinations from others, and plans their routes for less than a whole
-// plan costs: the routes of a destination that has just come are made before the next pass. It must report what it
-// hears as a change, too.
-type HearingMode[Seen any, O table.Op] interface {
-	// Hear sets what is called, from any goroutine, after something was heard. It is called once, before all others.
-	Hear(heard func())
-	// Heard returns what the last Observe saw with what was heard since the last call in place of what it replaces. ok
-	// is false if that is nothing, or so much that a pass costs less.
-	Heard(seen Seen) (news Seen, ok bool)
-	// PlanHeard returns the changes that make routes to destinations to which the host has none; none if they need a
-	// whole plan. It is pure.
-	PlanHeard(nodes []table.Node, news Seen) []O
-}
-
 // Options of a Keeper.
 type Options struct {
 	// Nodes lists the nodes of the cluster; ok is false while they are not known completely. Required.
@@ -56,22 +35,8 @@ type Options struct {
 	// Period is how often everything is compared although no change was reported and nothing is missing; zero means
 	// DefaultPeriod.
 	Period time.Duration
-	// PerRoute makes the period longer by so much for each wanted route, while the host reports its changes and all is
-	// well. To compare thousands of routes costs processor time, for changes that a host which reports them rarely
-	// keeps to itself. Zero: it stays as it is.
-	PerRoute time.Duration
-	// Burst is how many passes in a fifth of a second do not wait until changes have settled: for a mode that hears of
-	// one change in several ways, one soon after the other, and is to act on the last.
-	Burst int
 	// OnStatus is called after each pass; nil: nobody is. It must not block.
 	OnStatus func(Status)
-	// Prompt: the route to a node depends on that node and the host alone, so that Plan of one node returns the
-	// changes that make its routes. Then nodes that come do not wait for a pass, which in a large cluster takes long.
-	Prompt bool
-	// Inline makes a single change, for one node that came or for one thing that a HearingMode heard of, in the
-	// goroutine that reported it, and does not wake the goroutine of Run. It is for hosts that are changed faster than
-	// a goroutine wakes up, such as a Linux kernel.
-	Inline bool
 }
 
 // DefaultPeriod bounds how long a change stays that the host did not report although it reports changes: the period of

@@ -176,27 +176,6 @@ func PlanKernel(o Options, nodes []table.Node, seen Kernel) table.Plan[Op] {
 	return table.Plan[Op]{Wanted: Wanted(k.peers), Ops: k.ops}
 }
 
-// PlanNew plans the entries of one node that has come, if the device is there. What contradicts an entry that is there
-// needs the whole plan. It does not look at more than it has to: a whole plan for one node leaves so much garbage that
-// collecting it delays the route.
-func PlanNew(o Options, n table.Node, seen Kernel) []Op {
-	if seen.Device.Index == 0 || n.Name == o.Node {
-		return nil
-	}
-	k := &kernelPlanner{o: o, seen: seen, peers: Peers(o, []table.Node{n}, entries{mac: seen.Device.MAC})}
-	for i := range k.peers {
-		p := &k.peers[i]
-		via := p.Dst.Addr()
-		if slices.ContainsFunc(seen.Neighbours, func(n Neighbour) bool { return n.Addr == via }) ||
-			slices.ContainsFunc(seen.Forwards, func(f Forward) bool { return f.MAC == p.MAC }) ||
-			slices.ContainsFunc(seen.Routes, func(r Route) bool { return r.Dst == p.Dst }) {
-			return nil
-		}
-		k.peer(p)
-	}
-	return k.ops
-}
-
 func (k *kernelPlanner) add(o Op) { k.ops = append(k.ops, o) }
 
 // device plans the device. A device that has to be made again keeps its MAC address, so that peers need no change.

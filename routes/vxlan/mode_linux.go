@@ -27,7 +27,7 @@ type Mode struct {
 
 // Period bounds how long a wrong entry stays that the kernel did not report. There are three entries for each node, so
 // that everything is compared seldom.
-const Period = 30 * time.Second
+const Period = 2 * time.Minute
 
 // New returns the mode for one node.
 func New(o Options) (*Mode, error) { return newIn("", o) }
@@ -71,9 +71,6 @@ func (m *Mode) Network(o podnet.Options) (podnet.Network, error) {
 func (m *Mode) Plan(nodes []table.Node, seen Kernel) table.Plan[Op] {
 	return PlanKernel(m.o, nodes, seen)
 }
-
-// PlanNew is pure: see kernel.go.
-func (m *Mode) PlanNew(n table.Node, seen Kernel) []Op { return PlanNew(m.o, n, seen) }
 
 // announceLimit bounds how long routes wait for an API server that does not answer.
 const announceLimit = 5 * time.Second
