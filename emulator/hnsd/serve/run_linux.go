@@ -17,6 +17,8 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/ipstack"
 	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/objects"
+	"porthole.dev/porthole/internal/component"
+	"porthole.dev/porthole/internal/loop"
 	"porthole.dev/porthole/internal/platform"
 )
 
@@ -40,53 +42,93 @@ type Options struct {
 
 // Run serves until ctx ends. Only one daemon can run per host: a second one finds the address in use.
 func Run(ctx context.Context, o Options) error {
-	profile, err := profileOf(o)
+	plan, err := component.Order((&parts{o: o}).components())
 	if err != nil {
 		return err
 	}
-	table, err := latency.Of(o.Latency)
-	if err != nil {
-		return err
-	}
-	takeover := ipstack.NewTakeover(ipstack.TakeoverOptions{Plane: o.Plane,
-		File: filepath.Join(o.HostDir, "hnsd", "takeover.json"), Flap: o.Flap, LosesRoutes: profile.LosesRoutes,
-		Ended: ctx.Done()})
-	if err := takeover.Finish(); err != nil {
-		return err
-	}
+	return plan.Run(ctx)
+}
 
-	host := &hnsd.Host{Profile: profile, NewID: newID, Listens: listensIn(o.Netns)}
-	var listener net.Listener
-	err = platform.InNetns(o.Netns, func() (err error) {
-		describeUplink(host, o.Uplink)
-		listener, err = net.Listen("tcp4", o.Listen)
+// parts is the daemon. Each field is set by the component of the name beside it.
+type parts struct {
+	o        Options
+	profile  hnsd.Profile      // profile
+	latency  latency.Table     // profile
+	takeover *ipstack.Takeover // cards
+	host     *hnsd.Host        // address
+	listener net.Listener      // address
+	service  *Service          // service
+	control  *http.Server      // control
+}
+
+// stopWithin is how long calls that have begun may go on.
+const stopWithin = time.Minute
+
+// components are the parts in the order in which they start. Cards that a switch was giving back when HNS ended come
+// first: the node may need them for its address.
+func (p *parts) components() []component.Component {
+	unmark := func() {}
+	return []component.Component{
+		{Name: "profile", Start: func(context.Context) (err error) {
+			if p.profile, err = profileOf(p.o); err != nil {
+				return err
+			}
+			p.latency, err = latency.Of(p.o.Latency)
+			return err
+		}},
+		{Name: "cards", Needs: []string{"profile"}, StopWithin: stopWithin, Start: func(ctx context.Context) error {
+			p.takeover = ipstack.NewTakeover(ipstack.TakeoverOptions{Plane: p.o.Plane,
+				File: filepath.Join(p.o.HostDir, "hnsd", "takeover.json"), Flap: p.o.Flap,
+				LosesRoutes: p.profile.LosesRoutes, Ended: ctx.Done()})
+			return p.takeover.Finish()
+		}, Stop: func(context.Context) { p.takeover.Wait() }},
+		{Name: "address", Needs: []string{"profile", "cards"}, Start: p.listen,
+			Stop: func(context.Context) { _ = p.listener.Close() }}, // it may be closed
+		{Name: "marks", Start: func(ctx context.Context) error {
+			unmark = startMarking(ctx, p.o.Netns)
+			return nil
+		}, Stop: func(context.Context) { unmark() }},
+		{Name: "service", Needs: []string{"address", "cards"}, Start: p.makeService},
+		{Name: "control", Needs: []string{"service"}, Start: func(ctx context.Context) (err error) {
+			p.control, err = p.service.serveControl(ctx, p.o.HostDir)
+			return err
+		}, Stop: func(context.Context) { _ = p.control.Close() }},
+		{Name: "repair", Needs: []string{"service"}, Run: func(ctx context.Context) error {
+			p.service.keepUp(ctx)
+			return nil
+		}},
+		{Name: "HNS", Needs: []string{"service", "control"}, StopWithin: stopWithin,
+			Run: func(ctx context.Context) error {
+				klog.FromContext(ctx).Info("HNS is running", "version", p.profile.Version.String(), "address",
+					p.o.Listen)
+				return p.service.accept(ctx, p.listener)
+			}},
+	}
+}
+
+// listen opens the address for the host's programs.
+func (p *parts) listen(context.Context) error {
+	p.host = &hnsd.Host{Profile: p.profile, NewID: newID, Listens: listensIn(p.o.Netns)}
+	err := platform.InNetns(p.o.Netns, func() (err error) {
+		describeUplink(p.host, p.o.Uplink)
+		p.listener, err = net.Listen("tcp4", p.o.Listen)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("serving HNS: %w", err)
 	}
-	defer listener.Close()
-	defer startMarking(ctx, o.Netns)()
-	s, err := newService(options{host: host, plane: o.Plane, journal: objects.File(o.HostDir),
-		lost: filepath.Join(o.HostDir, "hnsd", "unplumbed.json"), uplink: o.Uplink, takeover: takeover})
+	return nil
+}
+
+// makeService makes HNS, with what it had when it ended.
+func (p *parts) makeService(ctx context.Context) (err error) {
+	p.service, err = newService(options{host: p.host, plane: p.o.Plane, journal: objects.File(p.o.HostDir),
+		lost: filepath.Join(p.o.HostDir, "hnsd", "unplumbed.json"), uplink: p.o.Uplink, takeover: p.takeover})
 	if err != nil {
 		return err
 	}
-
-	defer takeover.Wait()
-	s.latency.Set(table)
-	if err := prepare(ctx, s, o); err != nil {
-		return err
-	}
-	server, err := s.serveControl(ctx, o.HostDir)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-
-	klog.FromContext(ctx).Info("HNS is running", "version", profile.Version.String(), "address", o.Listen)
-	go s.keepUp(ctx)
-	return s.accept(ctx, listener)
+	p.service.latency.Set(p.latency)
+	return prepare(ctx, p.service, p.o)
 }
 
 // profileOf returns the HNS that is asked for: by name, else the one of the build.
@@ -152,19 +194,16 @@ func describeUplink(host *hnsd.Host, name string) {
 	}
 }
 
-// keepUp repeats every two seconds what the data plane could not do.
+// repairPeriod is how often it is tried again what the data plane could not do.
+const repairPeriod = 2 * time.Second
+
+// keepUp repeats what the data plane could not do, until ctx ends.
 func (s *Service) keepUp(ctx context.Context) {
-	log := klog.FromContext(ctx)
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := s.restore(ctx); err != nil {
-				log.V(2).Info("data plane still incomplete", "cause", err.Error())
-			}
+	loop.Loop{Later: true, Period: repairPeriod, Pass: func(ctx context.Context) error {
+		err := s.restore(ctx)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("data plane still incomplete", "cause", err.Error())
 		}
-	}
+		return err
+	}}.Run(ctx)
 }
