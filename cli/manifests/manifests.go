@@ -85,7 +85,7 @@ operating system. It changes nothing. Exit code: 0 all is there, 1 something is 
 	return c
 }
 
-// resolve checks the flags.
+// resolve checks the flags, and fills in what they leave to defaults.
 func (o *options) resolve() error {
 	if !slices.Contains(routes.Modes(), o.Mode) {
 		return fmt.Errorf("--mode %q is not known; known: %s", o.Mode, strings.Join(routes.Modes(), ", "))

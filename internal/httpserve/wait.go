@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The parameters of a question that waits for news: unlike is the Sum of the answer that the client has, wait a
-// duration such as "10s". The answer comes as soon as it is another one, or after that time, whichever is first. A
-// program that does not know the parameters answers at once.
+// Parameters of a request that waits for news. unlike is the Sum of the answer that the client has; wait is a duration,
+// such as "10s". The server answers as soon as its answer has another Sum, or when the duration is over. A program
+// that does not know the parameters answers at once.
 const (
 	unlikeParameter, waitParameter = "unlike", "wait"
 	// LongestWait bounds what a client may ask for. The kubelet, which passes such questions on, gives a program 20 s.

@@ -52,5 +52,5 @@ func (r Resources) ForPods() (cpus []int, memory []pin.Block) {
 	return nil, nil
 }
 
-// Asked counts a question.
+// Asked counts a call of the PodResources API, by its name, and whether it failed.
 func (r Resources) Asked(call string, failed bool) { r.m.o.Meter.PodResources(call, failed) }

@@ -11,7 +11,7 @@ import (
 // TestHealth: a pod's status shows which of its devices are unhealthy.
 func TestHealth(t *testing.T) {
 	table := newTable()
-	table.list(gpu, devices("a b"))
+	table.replace(gpu, devices("a b"))
 	table.claims[key{"p", "c", gpu}] = claim{devices: devices("a b")}
 	table.claims[key{"p", "c", "example.com/nic"}] = claim{devices: devices("x")}
 	table.claims[key{"q", "c", gpu}] = claim{devices: devices("z")}
@@ -21,11 +21,11 @@ func TestHealth(t *testing.T) {
 	}{
 		{func() {},
 			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
-		{func() { table.list(gpu, devices("a b!")) },
+		{func() { table.replace(gpu, devices("a b!")) },
 			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
 		{func() { table.lose(gpu, time.Now()) },
 			"map[c:[{example.com/gpu [{a Unhealthy <nil>} {b Unhealthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
-		{func() { table.list(gpu, devices("b")) },
+		{func() { table.replace(gpu, devices("b")) },
 			"map[c:[{example.com/gpu [{a Healthy <nil>} {b Healthy <nil>}]} {example.com/nic [{x Healthy <nil>}]}]]"},
 	} {
 		step.change()

@@ -198,7 +198,7 @@ func (m *Manager) listed(ctx context.Context, from *plugin, devices []Device) {
 		m.mu.Unlock()
 		return // another one has taken its place
 	}
-	m.table.list(from.resource, devices)
+	m.table.replace(from.resource, devices)
 	close(m.news)
 	m.news = make(chan struct{})
 	pods := m.podsWith(from.resource)

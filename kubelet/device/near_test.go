@@ -47,7 +47,7 @@ func TestHints(t *testing.T) {
 		{name: "a node that the machine does not have", listed: "a@5", number: 1, want: "[]"},
 	} {
 		table := newTable()
-		table.list(gpu, onNodes(c.listed))
+		table.replace(gpu, onNodes(c.listed))
 		for pod, ids := range map[types.UID]string{"q": c.others, "p": c.have} {
 			if ids != "" {
 				table.claims[key{pod, "c", gpu}] = claim{devices: onNodes(ids)}
@@ -86,7 +86,7 @@ func TestNear(t *testing.T) {
 		{"of no node in particular", "a b", numa.MaskOf(1), 1, "", "a"},
 	} {
 		table := newTable()
-		table.list(gpu, onNodes(c.listed))
+		table.replace(gpu, onNodes(c.listed))
 		p, _, err := table.choose(want{key: key{"p", "c", gpu}, number: c.number, near: c.near})
 		if got := strings.Join(p.settle(strings.Fields(c.preferred)), " "); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.name, got, err, c.want)

@@ -68,9 +68,9 @@ func TestChoose(t *testing.T) {
 	} {
 		table := newTable()
 		if c.listed != "-" {
-			table.list(gpu, devices(c.listed))
+			table.replace(gpu, devices(c.listed))
 		}
-		table.list("example.com/other", devices("a b c"))
+		table.replace("example.com/other", devices("a b c"))
 		table.claims[key{"q", "c", "example.com/other"}] = claim{devices: devices("a b c")}
 		if c.others != "" {
 			table.claims[key{"q", "c", gpu}] = claim{devices: devices(c.others)}
@@ -107,12 +107,12 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 
-	table.list(gpu, devices("a b! c"))
+	table.replace(gpu, devices("a b! c"))
 	want("listed", begin, 3, 2)
 	table.lose(gpu, begin)
 	want("gone", begin.Add(gracePeriod-1), 3, 0)
 	want("gone for long", begin.Add(gracePeriod), 0, 0)
-	table.list(gpu, devices("a"))
+	table.replace(gpu, devices("a"))
 	want("back", begin.Add(time.Hour), 1, 1)
 	if a := table.amounts(begin); len(a.Capacity) != 1 {
 		t.Errorf("resources: %v", a.Capacity)

@@ -67,8 +67,8 @@ func (t *table) healthy(name string) (ids []string, registered bool) {
 	return ids, true
 }
 
-// list takes the list of a plugin in place of the one before.
-func (t *table) list(name string, devices []Device) {
+// replace puts the devices of a plugin in the place of those that it listed before.
+func (t *table) replace(name string, devices []Device) {
 	k := &kind{devices: map[string]Device{}}
 	for _, d := range devices {
 		k.devices[d.ID] = d

@@ -179,7 +179,7 @@ func (v *vswitch) apply(ctx context.Context, c Change) (ok bool, err error) {
 	case Remember:
 		ops = append(ops, ovsdb.Mutate("Bridge", ovsdb.Equal("name", c.Name),
 			ovsdb.Mutation{Column: "external_ids", Mutator: "delete", Value: ovsdb.Set{addressKey, routeKey}},
-			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: memory(c)}))
+			ovsdb.Mutation{Column: "external_ids", Mutator: "insert", Value: notes(c)}))
 	case DeletePort:
 		return true, v.deleteRow(ctx, "Port", c.Name, "Bridge", "ports")
 	default:
@@ -201,8 +201,8 @@ func names(keys map[string]string) (list ovsdb.Set) {
 	return list
 }
 
-// memory are the keys of br-ex with what it is to have.
-func memory(c Change) ovsdb.Map {
+// notes are the external_ids of br-ex by which a later run knows which addresses and routes the bridge is to have.
+func notes(c Change) ovsdb.Map {
 	text := func(list any) string {
 		data, _ := json.Marshal(list) // addresses and numbers cannot fail
 		return string(data)
@@ -224,7 +224,7 @@ func addBridge(c Change) []ovsdb.Op {
 	return append(ops,
 		ovsdb.Insert("Bridge", "b", map[string]any{"name": c.Name, "datapath_type": c.Kind, "fail_mode": "standalone",
 			"ports": ovsdb.Set{ovsdb.Named("p0"), ovsdb.Named("p1")}, "other_config": ovsdb.Map{"hwaddr": c.MAC},
-			"external_ids": memory(c)}),
+			"external_ids": notes(c)}),
 		ovsdb.Mutate("Open_vSwitch", nil,
 			ovsdb.Mutation{Column: "bridges", Mutator: "insert", Value: ovsdb.Set{ovsdb.Named("b")}}))
 }
