@@ -24,6 +24,7 @@ import (
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/numa"
 	"porthole.dev/porthole/kubelet/pin"
+	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/userns"
 	"porthole.dev/porthole/kubelet/volume"
@@ -171,6 +172,8 @@ func (p *parts) components() []component.Component {
 			Stop: func(context.Context) { p.server.conn.Close() }})
 	}
 	return append(list,
+		logRotation(p.cfg, func() []pod.View { return p.kubelet.View() },
+			func(ctx context.Context, id string) error { return p.runtime.ReopenLog(ctx, id) }),
 		component.Component{Name: "pod resources", Needs: []string{"allotments"}, Run: p.servePodResources},
 		p.awaitShutdown(),
 		component.Component{Name: "kubelet", Needs: []string{"pods"},

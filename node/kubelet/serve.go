@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
-	"sync"
 
 	"google.golang.org/grpc"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -20,7 +19,6 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	core "porthole.dev/porthole/kubelet"
 	"porthole.dev/porthole/kubelet/cgroup"
-	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
@@ -31,12 +29,11 @@ import (
 	"porthole.dev/porthole/path"
 )
 
-// server is the kubelet's HTTPS server with its health port, and what rotates the logs of containers. It has its own
-// connection to the runtime, so that streams and statistics never wait behind the work on pods.
+// server is the kubelet's HTTPS server with its health port. It has its own connection to the runtime, so that streams
+// and statistics never wait behind the work on pods.
 type server struct {
 	*serve.Server
-	rotation *logs.Rotator
-	conn     *grpc.ClientConn
+	conn *grpc.ClientConn
 }
 
 // makeServer makes the server. It listens when it runs.
@@ -56,10 +53,6 @@ func (p *parts) makeServer(ctx context.Context) error {
 	if err := apiconn.RegisterMetrics(p.meter.Registry); err != nil {
 		return err
 	}
-	rotation, err := rotator(p.kubelet, cfg, p.runtime.ReopenLog)
-	if err != nil {
-		return err
-	}
 
 	conn, err := runtime.Dial(cfg.ContainerRuntimeEndpoint, meter.Calls{Meter: p.meter})
 	if err != nil {
@@ -70,15 +63,12 @@ func (p *parts) makeServer(ctx context.Context) error {
 		conn.Close()
 		return err
 	}
-	p.server = &server{serving, rotation, conn}
+	p.server = &server{serving, conn}
 	return nil
 }
 
-// run serves and rotates logs until ctx ends.
+// run serves until ctx ends.
 func (s *server) run(ctx context.Context) {
-	var rotating sync.WaitGroup
-	defer rotating.Wait()
-	rotating.Go(func() { s.rotation.Run(ctx) })
 	if err := s.Server.Run(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "The kubelet API is not served")
 	}
