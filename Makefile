@@ -126,7 +126,7 @@ measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
-ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/join|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
+ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/join|internal/ownroot|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
 # Of these, packages whose tests bring up a cluster that is alone of its kind.

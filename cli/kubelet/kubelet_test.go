@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	node "porthole.dev/porthole/node/kubelet"
 )
@@ -105,10 +106,10 @@ func TestRefuses(t *testing.T) {
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		args := []string{"--config=" + config, "--root-dir=" + filepath.Join(dir, "root"), "--hostname-override=n"}
 		cmd.SetArgs(append(args, strings.Fields(c.args)...))
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // whatever is accepted ends at once
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // what is accepted would go on
 		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
+		cancel()
 	}
 }
