@@ -144,12 +144,41 @@ func checkRPM(t *testing.T, r release) {
 		(!strings.Contains(out, "kubelet = 1.36.3") || !strings.Contains(out, "porthole = 1.2.3-1")) {
 		t.Errorf("rpm says\n%s", out)
 	}
+	if out, ok := ran(t, "rpm", "-qp", "--queryformat", "%{BUILDHOST} %{BUILDTIME}\n", "--configfiles", file); ok &&
+		out != "localhost 1700000000\n/etc/sysconfig/porthole-routes\n" {
+		t.Errorf("rpm says\n%s", out)
+	}
 	if os.Getuid() == 0 {
 		root := t.TempDir()
 		if _, ok := ran(t, "rpm", "--root", root, "--nodeps", "--noscripts", "-i", file); ok {
 			checkInstalled(t, root, "/etc/sysconfig")
 			ran(t, "rpm", "--root", root, "-V", "--nodeps", "porthole")
 		}
+	}
+}
+
+// TestPrerelease: the version of a release candidate sorts before that of its release.
+func TestPrerelease(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	r := tree(t, built(t), 0o644)
+	r.version = "v1.2.3-rc.1"
+	if err := errors.Join(r.ask(t.Context()), os.MkdirAll(r.out, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	made, err := r.packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deb, rpm := filepath.Join(r.out, "porthole_1.2.3~rc.1_amd64.deb"),
+		filepath.Join(r.out, "porthole-1.2.3~rc.1-1.x86_64.rpm")
+	if !slices.Equal(made, []string{deb, rpm}) {
+		t.Errorf("made %v", made)
+	}
+	if version, ok := ran(t, "dpkg-deb", "--field", deb, "Version"); ok {
+		ran(t, "dpkg", "--compare-versions", strings.TrimSpace(version), "lt", "1.2.3")
+	}
+	if out, ok := ran(t, "rpm", "-qp", "--queryformat", "%{VERSION}-%{RELEASE}", rpm); ok && out != "1.2.3~rc.1-1" {
+		t.Errorf("rpm says %s", out)
 	}
 }
 
