@@ -30,8 +30,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
 UP_FLAGS ?=
-# Most packages bring hosts of their own and wait for them most of the time, so that two go on at once; those that bring up
-# the whole cluster, which has no name and is alone of its kind, follow one after the other.
+# Packages without root compute, and two go on at once. Most with root bring hosts of their own and wait for them most
+# of the time, so that three do. Those that bring up the whole cluster follow one after the other.
 TEST_PACKAGES ?= ./...
 TEST_FLAGS ?= -timeout 20m
 BENCH_FLAGS ?=
@@ -126,11 +126,13 @@ measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
-ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/join|internal/ownroot|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
+ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
-# Of these, packages whose tests bring up a cluster that is alone of its kind.
+# Of these, packages whose tests bring up a cluster that is alone of its kind, and those that take longest, which begin
+# first so that nothing waits for them at the end.
 ALONE := /test/(lab|lifecycle|conformance|networks)$$
+LONGEST := /(test/(kubelet|matrix|peers)|emulator/(wine|hnsd/serve|hcsd/serve)|cli/host)$$
 
 # SHARD=2/4 tests every fourth package, beginning with the second: a part of `make test` for one of four machines.
 SHARD ?= 1/1
@@ -142,7 +144,7 @@ test: deps deps-conformance build bundle-tests cri-suite conformance-build $(if 
 	@all=$$(go list $(TEST_PACKAGES) | $(SHARDED)); \
 	packages() { grep "$$@" <<<"$$all" || true; }; \
 	{ packages -vE '$(WITH_ROOT)' | CGO_ENABLED=1 xargs -r go test -race -p 2 -json $(TEST_FLAGS) || true; \
-	  packages -E '$(WITH_ROOT)' | grep -vE '$(ALONE)' | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
+	  { packages -E '$(LONGEST)'; packages -E '$(WITH_ROOT)' | grep -vE '$(ALONE)|$(LONGEST)'; } | xargs -r go test -p 3 -json $(TEST_FLAGS) || true; \
 	  packages -E '$(ALONE)' | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
 
 UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '$(WITH_ROOT)')
