@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"porthole.dev/porthole/internal/testkit/mischief"
 )
 
 func modeOf(t *testing.T, p string) os.FileMode {
@@ -232,7 +234,7 @@ func TestSetGroup(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir, outside := tempDir(t), outsideOf(t)
+	dir, outside := tempDir(t), mischief.Outside(t)
 	inner := filepath.Join(dir, "d", "f")
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(inner, nil, 0o600),
 		os.Symlink(outside, filepath.Join(dir, "link"))); err != nil {
@@ -252,7 +254,7 @@ func TestSetGroup(t *testing.T) {
 			t.Errorf("%s: %v, want %v", path, got, mode)
 		}
 	}
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 
 	if err := os.Chmod(inner, 0o600); err != nil {
 		t.Fatal(err)

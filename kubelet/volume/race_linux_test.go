@@ -5,84 +5,17 @@ package volume
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/mischief"
 )
-
-var raceFor = flag.Duration("race-for", 3*time.Second, "how long each race lasts")
-
-// Fewer calls than these are no race. On a busy machine attack goes on until there are enough.
-const fewestSwaps, fewestTries = 1000, 5
-
-// attack calls swap in one goroutine and try in another, again and again, for raceFor. It returns how often each ran.
-func attack(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) {
-	t.Helper()
-	var stop atomic.Bool
-	var swapped atomic.Int64
-	var attacker sync.WaitGroup
-	attacker.Go(func() {
-		for !stop.Load() {
-			swap(int(swapped.Add(1)) - 1)
-		}
-	})
-
-	end, limit := time.Now().Add(*raceFor), time.Now().Add(20**raceFor)
-	enough := func() bool { return time.Now().After(end) && tries >= fewestTries && swapped.Load() >= fewestSwaps }
-	for ; !enough() && time.Now().Before(limit) && !t.Failed(); tries++ {
-		try(tries)
-	}
-	stop.Store(true)
-	attacker.Wait()
-
-	swaps = int(swapped.Load())
-	if swaps < fewestSwaps || tries < fewestTries {
-		t.Errorf("only %d swaps beside %d tries: that is no race", swaps, tries)
-	}
-	return swaps, tries
-}
-
-// outsideOf makes a folder with secrets outside of any volume.
-func outsideOf(t *testing.T) string {
-	t.Helper()
-	dir := tempDir(t)
-	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"secret", "sub/secret"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("SECRET"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// unharmed checks that nothing was added to, removed from or changed in a folder that outsideOf made.
-func unharmed(t *testing.T, dir string) {
-	t.Helper()
-	for name, want := range map[string]int{".": 2, "sub": 1} {
-		entries, err := os.ReadDir(filepath.Join(dir, name))
-		if err != nil || len(entries) != want {
-			t.Errorf("outside the volume, %s: %v %v", name, entries, err)
-		}
-	}
-	for _, name := range []string{"secret", "sub/secret"} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		data, err2 := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || err2 != nil || string(data) != "SECRET" || info.Mode().Perm() != 0o600 {
-			t.Errorf("outside the volume, %s: %q %v %v %v", name, data, info, err, err2)
-		}
-	}
-}
 
 // TestSubPathRace is CVE-2017-1002101 and CVE-2021-25741: a container exchanges a folder of its volume for a link while
 // the kubelet resolves a sub path through it. What is bound is never outside, and nothing is made there.
@@ -92,7 +25,7 @@ func TestSubPathRace(t *testing.T) {
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "e")
 
-	outside := outsideOf(t)
+	outside := mischief.Outside(t)
 	for _, p := range []string{"a/sub", "b"} {
 		if err := os.MkdirAll(filepath.Join(dir, p), 0o755); err != nil {
 			t.Fatal(err)
@@ -112,7 +45,7 @@ func TestSubPathRace(t *testing.T) {
 	bound, refused := 0, 0
 	c := &pod.Spec.Containers[0]
 	paths := []string{"a/sub", "a/secret", "a", "a/new", "inner/x", "a/sub/secret"}
-	swaps, tries := attack(t, func(i int) {
+	swaps, tries := mischief.Race(t, func(i int) {
 		if exchange("a", "link"); i%7 == 0 {
 			exchange("b", "link")
 		}
@@ -144,13 +77,13 @@ func TestSubPathRace(t *testing.T) {
 	if bound == 0 || refused == 0 {
 		t.Error("the race never went both ways")
 	}
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 }
 
 // TestWriterRace writes the files of a volume while a container puts links and folders in their way. Nothing outside is
 // written, removed or given to another owner, and in the end the volume has the right files.
 func TestWriterRace(t *testing.T) {
-	dir, outside := tempDir(t), outsideOf(t)
+	dir, outside := tempDir(t), mischief.Outside(t)
 	group := int64(4321)
 	want := func(i int) content {
 		text := []byte(fmt.Sprint(i))
@@ -167,7 +100,7 @@ func TestWriterRace(t *testing.T) {
 	}
 
 	wrote, failed := 0, 0
-	swaps, tries := attack(t, func(i int) {
+	swaps, tries := mischief.Race(t, func(i int) {
 		switch i % 5 {
 		case 0:
 			put("sub", outside+"/sub")
@@ -197,7 +130,7 @@ func TestWriterRace(t *testing.T) {
 	})
 
 	t.Logf("%d swaps beside %d writes: %d done, %d refused", swaps, tries, wrote, failed)
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 
 	for range 5 { // what the attacker left is cleaned up
 		if _, err := writeFiles(dir, want(-1), access{group: &group}); err == nil {
@@ -210,17 +143,17 @@ func TestWriterRace(t *testing.T) {
 			t.Errorf("%s: %q %v", name, data, err)
 		}
 	}
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 }
 
 // TestRemovalRace is CVE-2017-1002102: while a volume is removed, a container replaces folders in it by links. Nothing
 // outside is removed.
 func TestRemovalRace(t *testing.T) {
-	base, outside := tempDir(t), outsideOf(t)
+	base, outside := tempDir(t), mischief.Outside(t)
 	victim := filepath.Join(base, "v")
 	const folders = 40
 	name := func(kind string, i int) string { return filepath.Join(victim, fmt.Sprint(kind, i%folders)) }
-	swaps, tries := attack(t, func(i int) {
+	swaps, tries := mischief.Race(t, func(i int) {
 		_ = unix.Renameat2(unix.AT_FDCWD, name("a", i), unix.AT_FDCWD, name("link", i), unix.RENAME_EXCHANGE)
 	}, func(int) {
 		for i := range folders {
@@ -230,7 +163,7 @@ func TestRemovalRace(t *testing.T) {
 		_ = RemoveTree(victim)
 	})
 	t.Logf("%d swaps beside %d removals", swaps, tries)
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 	if err := RemoveTree(victim); err != nil {
 		t.Error(err)
 	}
@@ -258,7 +191,7 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 		t.Errorf("%.80q %v", data, err)
 	}
 
-	outside := outsideOf(t)
+	outside := mischief.Outside(t)
 	if err := errors.Join(os.Remove(mount.HostPath),
 		os.Symlink(filepath.Join(outside, "secret"), mount.HostPath)); err != nil {
 		t.Fatal(err)
@@ -266,7 +199,7 @@ func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {
 	if _, err := m.EtcHosts(pod, c, h); err == nil {
 		t.Error("a link was written through")
 	}
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 }
 
 // TestUsageFollowsNothing: only the volume itself is measured, not the targets of its links.
@@ -278,7 +211,7 @@ func TestUsageFollowsNothing(t *testing.T) {
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "e")
 
-	outside := outsideOf(t)
+	outside := mischief.Outside(t)
 	big := filepath.Join(outside, "big")
 	if err := os.WriteFile(big, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/testkit/deeptree"
+	"porthole.dev/porthole/internal/testkit/mischief"
 )
 
 // TestDeepTree: what a container hides below thousands of folders is counted, in a time that grows with their number
@@ -58,7 +59,7 @@ func TestTreeEnds(t *testing.T) {
 
 // TestTreeRace: while a container exchanges folders for links, nothing outside is counted.
 func TestTreeRace(t *testing.T) {
-	dir, outside := tempDir(t), outsideOf(t)
+	dir, outside := tempDir(t), mischief.Outside(t)
 	if err := os.WriteFile(filepath.Join(outside, "big"), make([]byte, 8<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestTreeRace(t *testing.T) {
 		os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	attack(t, func(int) {
+	mischief.Race(t, func(int) {
 		_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "a"), unix.AT_FDCWD, filepath.Join(dir, "link"),
 			unix.RENAME_EXCHANGE)
 	}, func(int) {
@@ -77,7 +78,7 @@ func TestTreeRace(t *testing.T) {
 	if err := os.Remove(filepath.Join(outside, "big")); err != nil {
 		t.Fatal(err)
 	}
-	unharmed(t, outside)
+	mischief.Unharmed(t, outside)
 }
 
 // TestSetGroupRace: a container that shares the volume exchanges its files and folders for links while the volume is
@@ -86,7 +87,7 @@ func TestSetGroupRace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	dir, outside := tempDir(t), outsideOf(t)
+	dir, outside := tempDir(t), mischief.Outside(t)
 	if err := os.Chmod(filepath.Join(outside, "sub"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func TestSetGroupRace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	attack(t, func(i int) {
+	mischief.Race(t, func(i int) {
 		_ = unix.Renameat2(unix.AT_FDCWD, at("file", i), unix.AT_FDCWD, at("flink", i), unix.RENAME_EXCHANGE)
 		_ = unix.Renameat2(unix.AT_FDCWD, at("folder", i), unix.AT_FDCWD, at("dlink", i), unix.RENAME_EXCHANGE)
 	}, func(int) { _ = setGroup(dir, 4321, nil) })
@@ -147,7 +148,7 @@ func TestFileUsage(t *testing.T) {
 	}
 
 	messages := filepath.Join(m.opts.podDir(pod.UID), "containers", "c")
-	outside := outsideOf(t)
+	outside := mischief.Outside(t)
 	err = errors.Join(os.WriteFile(mount.HostPath, make([]byte, 1<<20), 0o644), os.MkdirAll(messages, 0o750),
 		os.WriteFile(filepath.Join(messages, "00000001"), make([]byte, 2<<20), 0o666),
 		os.WriteFile(filepath.Join(messages, "00000002"), make([]byte, 1<<20), 0o666),
