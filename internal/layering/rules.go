@@ -23,7 +23,7 @@ type rule struct {
 var products = []string{"kubelet", "proxy", "routes", "ovn", "cni", "join", "web"}
 
 // pure folders compute; they do not act.
-var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "proxy/balance", "proxy/service/...",
+var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "kubelet/volume/paths", "proxy/balance", "proxy/service/...",
 	"routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd",
 	"emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight", "join/upgrade", "web/model"}
 
@@ -194,7 +194,8 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 // deepFolder names the folders that have a third level.
 func deepFolder(p string) bool {
 	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/hnsd/...",
-		"emulator/hcsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/..."})
+		"emulator/hcsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/...",
+		"kubelet/volume/..."})
 }
 
 func matchesAny(p string, patterns []string) bool {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // pathsOf returns a file for each line of text, which is its path.
@@ -100,7 +102,7 @@ func FuzzSubPath(f *testing.F) {
 	above := f.TempDir()
 	dir := filepath.Join(above, "volume")
 	f.Fuzz(func(t *testing.T, sub, target string) {
-		clean, err := cleanSubPath(sub, false)
+		clean, err := paths.CleanSubPath(sub, false)
 		if err != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // hostPathKind is the kind of volumes that are a file or folder of the node. They outlive the pod.
@@ -18,7 +19,7 @@ type hostPathKind struct{ noFolder }
 func (hostPathKind) of(v *v1.Volume) bool { return v.HostPath != nil }
 
 func (hostPathKind) path(j job) (string, error) {
-	return CleanHostPath(j.volume.HostPath.Path, j.windows)
+	return paths.CleanHostPath(j.volume.HostPath.Path, j.windows)
 }
 
 // beforeStart is prepare, once more: what the path names can go away while the pod lives. Without this a runtime makes

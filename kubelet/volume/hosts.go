@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // Hosts is what the hosts file of a pod is made of.
@@ -68,7 +70,7 @@ func HostsFile(windows bool) string {
 func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error) {
 	at := HostsFile(m.windows)
 	for _, vm := range c.VolumeMounts {
-		if p, err := CleanContainerPath(vm.MountPath, m.windows); err == nil &&
+		if p, err := paths.CleanContainerPath(vm.MountPath, m.windows); err == nil &&
 			(p == at || m.windows && strings.EqualFold(p, at)) {
 			return nil, nil
 		}

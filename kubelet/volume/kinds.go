@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // kinds lists every type of volume that is supported. No volume is of more than one kind.
@@ -73,7 +75,7 @@ func (j job) path() (string, error) {
 
 // prepare makes the volume ready, whatever its kind.
 func (j job) prepare(ctx context.Context) error {
-	if err := checkVolumeName(j.volume.Name); err != nil {
+	if err := paths.CheckVolumeName(j.volume.Name); err != nil {
 		return err
 	}
 	k := kindOf(j.volume)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/env"
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // Mounts returns what to mount into a container, in the order of its volumeMounts; volumes that the runtime mounts
@@ -104,7 +105,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 		}
 	}
 
-	at, err := CleanContainerPath(vm.MountPath, m.windows)
+	at, err := paths.CleanContainerPath(vm.MountPath, m.windows)
 	if err != nil {
 		return Mount{}, false, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
 	}
@@ -144,7 +145,7 @@ func (m *Manager) subPath(vm *v1.VolumeMount, known func(string) (string, bool))
 			return "", fmt.Errorf("subPathExpr: %w", err)
 		}
 	}
-	return cleanSubPath(sub, m.windows)
+	return paths.CleanSubPath(sub, m.windows)
 }
 
 func findVolume(pod *v1.Pod, name string) *v1.Volume {
@@ -182,12 +183,12 @@ func resolveBeneath(volume, sub string) (root, beneath, missing string, err erro
 			if os.IsNotExist(err) {
 				continue
 			}
-			return "", "", "", hide(err)
+			return "", "", "", paths.Hide(err)
 		}
 
 		real, err := filepath.EvalSymlinks(full)
 		if err != nil {
-			return "", "", "", hide(err)
+			return "", "", "", paths.Hide(err)
 		}
 		rel, err := filepath.Rel(root, real)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || filepath.IsAbs(rel) {
@@ -196,12 +197,4 @@ func resolveBeneath(volume, sub string) (root, beneath, missing string, err erro
 		return root, rel, strings.Join(parts[n:], "/"), nil
 	}
 	return root, ".", sub, nil
-}
-
-// hide removes the node's path from an error that the pod's owner will see.
-func hide(err error) error {
-	if pe, ok := err.(*os.PathError); ok {
-		return pe.Err
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // maxEnvFile bounds a file of environment variables, in bytes: all variables of a process have about two megabytes on
@@ -30,14 +31,14 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", hide(err)
+		return "", paths.Hide(err)
 	}
 	defer root.Close()
 
 	// A container can make it a named pipe at any time: look at it once it is open.
 	f, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|beneath.NoWait, 0)
 	if err != nil {
-		return "", hide(err)
+		return "", paths.Hide(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -45,11 +46,11 @@ func (m *Manager) ReadFile(pod *v1.Pod, volume, path string) (string, error) {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
-		return "", hide(err)
+		return "", paths.Hide(err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
 	if err == nil && len(data) > maxEnvFile {
 		err = fmt.Errorf("it has more than %d bytes", maxEnvFile)
 	}
-	return string(data), hide(err)
+	return string(data), paths.Hide(err)
 }

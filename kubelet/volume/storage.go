@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/keylock"
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // DriverSource knows the storage drivers of the node; csi.Registry implements it.
@@ -140,7 +141,7 @@ func (s *storage) path(p *v1.Pod, volume string) (string, error) {
 	case f.inline != nil || f.csi() != nil:
 		return s.useOf(p, volume, f.backing).target, nil
 	case f.pv.Spec.HostPath != nil:
-		return CleanHostPath(f.pv.Spec.HostPath.Path, onWindows)
+		return paths.CleanHostPath(f.pv.Spec.HostPath.Path, onWindows)
 	case f.pv.Spec.Local != nil && f.block():
 		return f.pv.Spec.Local.Path, nil
 	case f.pv.Spec.Local != nil:
@@ -177,7 +178,7 @@ func hostPathOf(j job, b backing) job {
 // prepareLocal makes a folder of the node available to the pod, at a path of the pod's own.
 func (s *storage) prepareLocal(j job, b backing) error {
 	source := b.pv.Spec.Local.Path
-	if _, err := CleanHostPath(source, onWindows); err != nil {
+	if _, err := paths.CleanHostPath(source, onWindows); err != nil {
 		return fmt.Errorf("local PersistentVolume %s: %w", b.pv.Name, err)
 	}
 	info, err := os.Stat(source)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // bindSubPath checks that volume/sub stays in the volume, makes missing folders, and returns the resolved path: this
@@ -19,7 +21,7 @@ func bindSubPath(volume, sub, _ string, _ *holds) (string, error) {
 	full := filepath.Join(root, beneath, filepath.FromSlash(missing))
 	if missing != "" {
 		if err := os.MkdirAll(full, 0o755); err != nil {
-			return "", fmt.Errorf("making folders: %w", hide(err))
+			return "", fmt.Errorf("making folders: %w", paths.Hide(err))
 		}
 	}
 	return full, nil

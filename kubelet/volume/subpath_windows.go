@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/windows"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // bindSubPath makes missing folders of volume/sub and returns the resolved path: Windows has no bind mounts. It holds
@@ -26,12 +28,12 @@ func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 		}
 		full = filepath.Join(full, name)
 		if last, err = holdElement(full, held); err != nil {
-			return "", fmt.Errorf("opening %q: %w", name, hide(err))
+			return "", fmt.Errorf("opening %q: %w", name, paths.Hide(err))
 		}
 	}
 	if last != nil && last.dir { // those above have it in them
 		if err := keepFilled(last, held); err != nil {
-			return "", hide(err)
+			return "", paths.Hide(err)
 		}
 	}
 	return full, nil

@@ -12,13 +12,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // Teardown stops the watches of a pod, unmounts its volumes and removes them. Call it when no container of the pod
 // runs. It works from what is on disk, so that it also serves pods of an earlier process; it succeeds for a pod without
 // volumes. It keeps the rest of the pod's folder (etc-hosts, termination messages), which Remove removes.
 func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
-	if err := checkID(string(uid)); err != nil {
+	if err := paths.CheckID(string(uid)); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -93,7 +95,7 @@ func (m *Manager) OnDisk() ([]types.UID, error) {
 	}
 	var uids []types.UID
 	for _, e := range entries {
-		if e.IsDir() && checkID(e.Name()) == nil {
+		if e.IsDir() && paths.CheckID(e.Name()) == nil {
 			uids = append(uids, types.UID(e.Name()))
 		}
 	}
@@ -170,19 +172,4 @@ func unmountAll(dir string) error {
 		}
 	}
 	return fmt.Errorf("%s: still mounted after %d attempts", dir, most)
-}
-
-// checkID refuses names that would lead out of their folder, or stand for several folders.
-func checkID(id string) error {
-	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\:*?[\x00") {
-		return fmt.Errorf("%q is not the uid of a pod", id)
-	}
-	return nil
-}
-
-func checkVolumeName(name string) error {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\:*?[\x00") {
-		return fmt.Errorf("%q is not the name of a volume", name)
-	}
-	return nil
 }

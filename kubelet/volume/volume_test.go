@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -302,7 +303,7 @@ func TestEmptyDirKeepsContentAndTeardownFollowsNothing(t *testing.T) {
 func TestTeardownRefusesStrangeUIDs(t *testing.T) {
 	m := newTestManager(t, newObjects())
 	for _, uid := range []string{"", ".", "..", "a/b", `a\b`, "C:"} {
-		if err := m.Remove(context.Background(), ptrUID(uid)); err == nil {
+		if err := m.Remove(context.Background(), types.UID(uid)); err == nil {
 			t.Errorf("%q accepted", uid)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // HostPath returns where a volume of a pod is on the node. It knows the pods that this process prepared, and the
@@ -23,7 +25,7 @@ func (m *Manager) HostPath(uid types.UID, volume string) (string, bool) {
 		}
 	}
 
-	if checkID(string(uid)) != nil || checkVolumeName(volume) != nil {
+	if paths.CheckID(string(uid)) != nil || paths.CheckVolumeName(volume) != nil {
 		return "", false
 	}
 	found, _ := filepath.Glob(filepath.Join(m.opts.volumesDir(uid), "*", volume))

@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
 // written is a kind of volumes whose files the kubelet writes and keeps up to date. Containers can only read them.
@@ -110,7 +112,7 @@ func (c content) merge(other content) error {
 func (c content) check(windows bool) error {
 	seen := map[string]string{}
 	for p := range c {
-		if err := checkFilePath(p, windows); err != nil {
+		if err := paths.CheckFilePath(p, windows); err != nil {
 			return err
 		}
 		if windows {

@@ -1,7 +1,10 @@
-package volume
+// Package paths checks the paths and names that the API gives to volumes, by the rules of either system. It only
+// computes.
+package paths
 
 import (
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -130,8 +133,8 @@ func elements(p string, windows bool) []string {
 	return strings.Split(p, "/")
 }
 
-// cleanSubPath checks a subPath and returns it with slashes. "" is the volume itself.
-func cleanSubPath(p string, windows bool) (string, error) {
+// CleanSubPath checks a subPath and returns it with slashes. "" is the volume itself.
+func CleanSubPath(p string, windows bool) (string, error) {
 	if windows {
 		p = strings.ReplaceAll(p, `\`, "/")
 	}
@@ -154,8 +157,8 @@ func cleanSubPath(p string, windows bool) (string, error) {
 	return p, nil
 }
 
-// checkFilePath checks the path of a file inside a volume: an item's path, or a key.
-func checkFilePath(p string, windows bool) error {
+// CheckFilePath checks the path of a file inside a volume: an item's path, or a key.
+func CheckFilePath(p string, windows bool) error {
 	switch {
 	case p == "":
 		return fmt.Errorf("invalid path: must not be empty")
@@ -214,4 +217,27 @@ func checkWindowsName(e string) error {
 		return fmt.Errorf("%q is the name of a Windows device", e)
 	}
 	return nil
+}
+
+// CheckID refuses names that would lead out of their folder, or stand for several folders.
+func CheckID(id string) error {
+	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\\:*?[\x00") {
+		return fmt.Errorf("%q is not the uid of a pod", id)
+	}
+	return nil
+}
+
+func CheckVolumeName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\:*?[\x00") {
+		return fmt.Errorf("%q is not the name of a volume", name)
+	}
+	return nil
+}
+
+// Hide removes the node's path from an error that the pod's owner will see.
+func Hide(err error) error {
+	if pe, ok := err.(*fs.PathError); ok {
+		return pe.Err
+	}
+	return err
 }
