@@ -26,8 +26,9 @@ var windowsTests = []struct {
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", []string{"TestRotation", "TestPlantedLinks", "TestAnInterruptedRotationIsFinished"}},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates", "TestSubPathsAreHeld",
-		"TestHeldFoldersStayFolders", "TestHeldByAnother"}},
+	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates",
+		"TestSubPathsAreHeld", "TestHeldFoldersStayFolders"}},
+	{"kubelet/volume/disk", []string{"TestHeldByAnother"}},
 	{"hns/hcn", nil},
 }
 

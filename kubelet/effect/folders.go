@@ -13,7 +13,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // Folders is what pods have on the disk of the node: their own folder, logs, links to these, and the cgroup.
@@ -45,7 +45,7 @@ func (f *Folders) Remove(ctx context.Context, uid types.UID) error {
 	var err error
 	for _, name := range namesOf(f.Logs) {
 		if strings.HasSuffix(name, "_"+string(uid)) {
-			err = errors.Join(err, volume.RemoveTree(filepath.Join(f.Logs, name)))
+			err = errors.Join(err, disk.RemoveTree(filepath.Join(f.Logs, name)))
 		}
 	}
 	if err = errors.Join(err, f.Cgroups.RemovePod(uid)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // dataLink is the link to the folder with the files of a volume.
@@ -115,7 +115,9 @@ func readFiles(root *os.Root) (content, layout, error) {
 }
 
 // removeIn removes what is called name in the folder of a volume: a file, a link (not its target) or a tree.
-func removeIn(root *os.Root, name string) error { return RemoveTree(filepath.Join(root.Name(), name)) }
+func removeIn(root *os.Root, name string) error {
+	return disk.RemoveTree(filepath.Join(root.Name(), name))
+}
 
 // equalFiles reports whether two sets have the same paths and contents. Modes do not count.
 func equalFiles(have, want content) bool {
@@ -257,7 +259,7 @@ func writePlain(root *os.Root, want content, acc access) error {
 		if err := root.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return fmt.Errorf("making folder of volume file %s: %w", p, err)
 		}
-		if err := retryBusy(func() error { return root.Rename(stage+"/"+p, p) }); err != nil {
+		if err := disk.RetryBusy(func() error { return root.Rename(stage+"/"+p, p) }); err != nil {
 			return fmt.Errorf("replacing volume file %s: %w", p, err)
 		}
 	}
@@ -293,21 +295,4 @@ func removeUnwanted(root *os.Root, want content) error {
 		}
 		return nil
 	})
-}
-
-// busyBackoff is the wait between attempts on a file that another program holds. After busyAttempts, which take 1.3 s,
-// the error counts.
-var busyBackoff = retry.Backoff{First: 5 * time.Millisecond}
-
-const busyAttempts = 9
-
-// retryBusy calls try again while another program holds the file, as virus scanners do on Windows for a moment.
-func retryBusy(try func() error) error {
-	for attempt := 1; ; attempt++ {
-		err := try()
-		if err == nil || !isBusy(err) || attempt == busyAttempts {
-			return err
-		}
-		time.Sleep(busyBackoff.Wait(attempt))
-	}
 }

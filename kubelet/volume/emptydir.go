@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // emptyDirKind is the kind of volumes that begin empty and live as long as the pod: on disk, in memory, or of huge
@@ -38,13 +40,13 @@ func (k emptyDirKind) prepare(_ context.Context, j job) error {
 	case source.Medium == v1.StorageMediumMemory:
 		// As with upstream, which leaves the mode that the kernel gives such a file system: nobody removes files of
 		// others.
-		return mountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777|os.ModeSticky, j.group())
+		return disk.MountMemory(dir, memorySize(j.pod, source.SizeLimit, j.facts), 0o777|os.ModeSticky, j.group())
 	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
 		page, err := hugePage(j.pod, source.Medium)
 		if err != nil {
 			return err
 		}
-		return mountHuge(dir, page, j.group())
+		return disk.MountHuge(dir, page, j.group())
 	case source.Medium != v1.StorageMediumDefault:
 		return fmt.Errorf("unknown storage medium %q", source.Medium)
 	}
@@ -71,10 +73,10 @@ func makeEmptyDir(dir string, j job) error {
 
 	err = os.Chmod(stage, 0o777)
 	if group := j.group(); err == nil && group != nil {
-		err = setGroup(stage, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
+		err = disk.SetGroup(stage, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
 	}
 	if err == nil {
-		err = retryBusy(func() error { return os.Rename(stage, dir) })
+		err = disk.RetryBusy(func() error { return os.Rename(stage, dir) })
 	}
 	if err != nil {
 		_ = os.Remove(stage)

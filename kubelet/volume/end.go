@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // ending is a volume of a driver that is taken away from a pod. It comes from what is on disk alone: the pod may be
@@ -44,7 +45,7 @@ func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
 		r, ok, err := readRecord(path)
 		if errors.Is(err, errBroken) { // which driver has the volume is lost: what is mounted is taken away without it
 			e := ending{places: at(filepath.Base(filepath.Dir(path)), record{})}
-			err = errors.Join(s.removeTarget(e), removeEmpty(path))
+			err = errors.Join(s.removeTarget(e), disk.RemoveEmpty(path))
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -160,7 +161,7 @@ func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
 	case removeTarget:
 		return s.removeTarget(e)
 	case forgetUse:
-		if err := removeEmpty(e.record); err != nil {
+		if err := disk.RemoveEmpty(e.record); err != nil {
 			return fmt.Errorf("removing what is known of a volume: %w", err)
 		}
 		s.devices.forget(e.deviceKey, e.record)
@@ -169,12 +170,12 @@ func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
 	case unstage:
 		return s.unstageVolume(ctx, e)
 	case removeStaging:
-		if err := unmountAll(e.staging); err != nil {
+		if err := disk.UnmountAll(e.staging); err != nil {
 			return err
 		}
-		return removeFolder(e.staging)
+		return disk.RemoveFolder(e.staging)
 	case forgetStage:
-		if err := removeEmpty(e.stageRecord); err != nil {
+		if err := disk.RemoveEmpty(e.stageRecord); err != nil {
 			return fmt.Errorf("removing what is known of a staged volume: %w", err)
 		}
 		s.devices.forget(e.deviceKey, e.stageRecord)
@@ -208,26 +209,18 @@ func (s *storage) registered(driver string) (*csi.Driver, error) {
 // removeTarget removes what a driver left where the volume was. A driver that lost its memory leaves the mount, too.
 // Only an empty folder, a file or a link is removed: what is in a volume is never touched.
 func (s *storage) removeTarget(e ending) error {
-	if err := unmountAll(e.target); err != nil {
+	if err := disk.UnmountAll(e.target); err != nil {
 		return err
 	}
 	if e.link != "" {
-		if err := removeEmpty(e.link); err != nil {
+		if err := disk.RemoveEmpty(e.link); err != nil {
 			return fmt.Errorf("removing the link to a device: %w", err)
 		}
-		if err := removeEmpty(e.target); err != nil {
+		if err := disk.RemoveEmpty(e.target); err != nil {
 			return fmt.Errorf("removing the place of a device: %w", err)
 		}
 		_ = os.Remove(filepath.Dir(e.target)) // other pods' devices may be in it
 		return nil
 	}
-	return removeFolder(e.target)
-}
-
-// removeFolder removes an empty folder or a link.
-func removeFolder(path string) error {
-	if err := retryBusy(func() error { return removeEmpty(path) }); err != nil {
-		return fmt.Errorf("removing the place of a volume: %w", err)
-	}
-	return nil
+	return disk.RemoveFolder(e.target)
 }

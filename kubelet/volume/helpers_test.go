@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // objects is an ObjectGetter that tests fill.
@@ -166,7 +168,7 @@ func tempDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := RemoveTree(dir); err != nil {
+		if err := disk.RemoveTree(dir); err != nil {
 			t.Errorf("cleaning up: %v", err)
 		}
 	})

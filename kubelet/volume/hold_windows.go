@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/windows"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // heldFile is an open file or folder. While it is open, nobody can rename or remove it.
@@ -74,19 +76,19 @@ func keepFilled(folder *heldFile, held *holds) error {
 	at := windows.Handle(folder.Fd())
 	names, _ := folder.Readdirnames(childrenTried) // an error means that there is none to hold
 	for _, name := range names {
-		h, err := openIn(at, name,
-			opening{access: windows.SYNCHRONIZE | windows.FILE_READ_ATTRIBUTES | windows.FILE_READ_DATA,
-				share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_OPEN})
+		h, err := disk.OpenIn(at, name,
+			disk.Opening{Access: windows.SYNCHRONIZE | windows.FILE_READ_ATTRIBUTES | windows.FILE_READ_DATA,
+				Share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, Disposition: windows.FILE_OPEN})
 		if err == nil {
 			*held = append(*held, heldChild(h))
 			return nil
 		}
 	}
 
-	h, err := openIn(at, ".porthole-"+rand.Text()[:8],
-		opening{access: windows.SYNCHRONIZE | windows.DELETE, attributes: windows.FILE_ATTRIBUTE_HIDDEN,
-			share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, disposition: windows.FILE_CREATE,
-			options: windows.FILE_DELETE_ON_CLOSE})
+	h, err := disk.OpenIn(at, ".porthole-"+rand.Text()[:8],
+		disk.Opening{Access: windows.SYNCHRONIZE | windows.DELETE, Attributes: windows.FILE_ATTRIBUTE_HIDDEN,
+			Share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE, Disposition: windows.FILE_CREATE,
+			Options: windows.FILE_DELETE_ON_CLOSE})
 	if errors.Is(err, windows.ERROR_WRITE_PROTECT) { // nobody can make a link there either
 		return nil
 	}

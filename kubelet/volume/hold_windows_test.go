@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/windows"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // TestSubPathsAreHeld: until release, nobody can replace a sub path or a folder above it.
@@ -137,6 +139,6 @@ func makeLink(t *testing.T, folder string) error {
 		return err
 	}
 	defer windows.CloseHandle(h)
-	data, done := reparseData(`..\elsewhere`), uint32(0)
+	data, done := disk.ReparseData(`..\elsewhere`), uint32(0)
 	return windows.DeviceIoControl(h, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done, nil)
 }

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
@@ -90,7 +91,7 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 // writeHosts makes the file have the wanted content. It writes in place, because running containers have this very file
 // mounted. They may have made it huge, so it reads no more than the wanted content would need.
 func writeHosts(file string, want []byte) error {
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|noFollow, 0o644)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|disk.NoFollow, 0o644)
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func writeHosts(file string, want []byte) error {
 	if _, err = f.WriteAt(want, 0); err != nil {
 		return err
 	}
-	if err := f.Truncate(int64(len(want))); err != nil || onWindows {
+	if err := f.Truncate(int64(len(want))); err != nil || disk.OnWindows {
 		return err
 	}
 	return f.Chmod(0o644)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
@@ -88,7 +90,7 @@ func measured(ctx context.Context, dir string) Usage {
 	return u
 }
 
-func (k inFolder) teardown(_ context.Context, dir string) error { return unmountAll(dir) }
+func (k inFolder) teardown(_ context.Context, dir string) error { return disk.UnmountAll(dir) }
 
 // noFolder is the common part of kinds whose volumes have no folder below the pod's folder.
 type noFolder struct{}

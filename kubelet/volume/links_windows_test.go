@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/windows"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // TestLinksWork: an account that may administer the machine makes links, so that volumes have the layout that is
@@ -28,14 +30,14 @@ func TestLinksWork(t *testing.T) {
 		swapLink(root, "..two")); err != nil {
 		t.Fatal(err)
 	}
-	if err := retarget(root, dataLink, "..one"); err != nil {
+	if err := disk.Retarget(root, dataLink, "..one"); err != nil {
 		t.Errorf("a link cannot be changed in one step: %v", err)
 	}
 	if target, err := root.Readlink(dataLink); err != nil || target != "..one" {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
 
-	if err := retarget(root, "none", "..one"); !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.Retarget(root, "none", "..one"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a link that is not there: %v", err)
 	}
 	if err := errors.Join(removeIn(root, dataLink), removeIn(root, "..one"), removeIn(root, "..two")); err != nil {

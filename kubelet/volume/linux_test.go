@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"porthole.dev/porthole/internal/testkit/mischief"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 func modeOf(t *testing.T, p string) os.FileMode {
@@ -117,7 +117,7 @@ func TestTeardownStopsAtForeignMount(t *testing.T) {
 	prepare(t, m, pod)
 	dir, _ := m.HostPath(pod.UID, "e")
 	inner := filepath.Join(dir, "inner")
-	if err := mountMemory(inner, 1<<20, 0o755, nil); err != nil {
+	if err := disk.MountMemory(inner, 1<<20, 0o755, nil); err != nil {
 		t.Fatal(err)
 	}
 	precious := filepath.Join(inner, "precious")
@@ -130,7 +130,7 @@ func TestTeardownStopsAtForeignMount(t *testing.T) {
 	if _, err := os.Stat(precious); err != nil {
 		t.Errorf("file behind the mount: %v", err)
 	}
-	if err := unmount(inner); err != nil {
+	if err := disk.Unmount(inner); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -225,45 +225,6 @@ func TestInterruptedWriteIsFinished(t *testing.T) {
 			t.Errorf("%s: %v %d entries, d/b=%q: %v", name, have, len(entries), data, err)
 		}
 		stamp, _ = os.Readlink(filepath.Join(dir, dataLink))
-	}
-}
-
-// TestSetGroup gives a tree to a group, but not the targets of its links. With the policy OnRootMismatch, a tree whose
-// top folder has the group is not changed.
-func TestSetGroup(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
-	dir, outside := tempDir(t), mischief.Outside(t)
-	inner := filepath.Join(dir, "d", "f")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(inner, nil, 0o600),
-		os.Symlink(outside, filepath.Join(dir, "link"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := setGroup(dir, 2000, nil); err != nil {
-		t.Fatal(err)
-	}
-
-	for path, mode := range map[string]os.FileMode{dir: os.ModeDir | os.ModeSetgid | 0o770,
-		filepath.Join(dir, "d"): os.ModeDir | os.ModeSetgid | 0o770, inner: 0o660} {
-		var st unix.Stat_t
-		if err := unix.Stat(path, &st); err != nil || st.Gid != 2000 {
-			t.Errorf("%s: group %d, %v", path, st.Gid, err)
-		}
-		if got := modeOf(t, path); got != mode {
-			t.Errorf("%s: %v, want %v", path, got, mode)
-		}
-	}
-	mischief.Unharmed(t, outside)
-
-	if err := os.Chmod(inner, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := setGroup(dir, 2000, ptr(v1.FSGroupChangeOnRootMismatch)); err != nil || modeOf(t, inner) != 0o600 {
-		t.Errorf("the top has the group, and yet a file was changed: %v, %v", modeOf(t, inner), err)
-	}
-	if err := setGroup(dir, 2001, ptr(v1.FSGroupChangeOnRootMismatch)); err != nil || modeOf(t, inner) != 0o660 {
-		t.Errorf("the top has another group: %v, %v", modeOf(t, inner), err)
 	}
 }
 

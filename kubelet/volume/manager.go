@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // Manager owns the volume folders below the kubelet's root. It is safe for concurrent use. Calls that change the
@@ -53,7 +54,7 @@ func New(opts Options) *Manager {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	m := &Manager{opts: opts, windows: onWindows, pods: map[types.UID]*podVolumes{}}
+	m := &Manager{opts: opts, windows: disk.OnWindows, pods: map[types.UID]*podVolumes{}}
 	m.storage = newStorage(&m.opts)
 	return m
 }

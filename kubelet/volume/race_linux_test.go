@@ -146,29 +146,6 @@ func TestWriterRace(t *testing.T) {
 	mischief.Unharmed(t, outside)
 }
 
-// TestRemovalRace is CVE-2017-1002102: while a volume is removed, a container replaces folders in it by links. Nothing
-// outside is removed.
-func TestRemovalRace(t *testing.T) {
-	base, outside := tempDir(t), mischief.Outside(t)
-	victim := filepath.Join(base, "v")
-	const folders = 40
-	name := func(kind string, i int) string { return filepath.Join(victim, fmt.Sprint(kind, i%folders)) }
-	swaps, tries := mischief.Race(t, func(i int) {
-		_ = unix.Renameat2(unix.AT_FDCWD, name("a", i), unix.AT_FDCWD, name("link", i), unix.RENAME_EXCHANGE)
-	}, func(int) {
-		for i := range folders {
-			_ = os.MkdirAll(filepath.Join(name("a", i), "sub"), 0o755)
-			_ = os.Symlink(outside, name("link", i))
-		}
-		_ = RemoveTree(victim)
-	})
-	t.Logf("%d swaps beside %d removals", swaps, tries)
-	mischief.Unharmed(t, outside)
-	if err := RemoveTree(victim); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestHostsFileIsNotFollowedNorReadWhole: a hosts file that a container made huge is not read whole, and a link in its
 // place is refused.
 func TestHostsFileIsNotFollowedNorReadWhole(t *testing.T) {

@@ -85,11 +85,3 @@ func (r record) size() int64 {
 	n, _ := strconv.ParseInt(r.Size, 10, 64)
 	return n
 }
-
-// removeEmpty removes a file, link or empty folder. It succeeds if there is nothing.
-func removeEmpty(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}

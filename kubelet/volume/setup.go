@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
@@ -132,7 +133,7 @@ func (s *storage) driver(ctx context.Context, u use) (*csi.Driver, error) {
 		return nil, fmt.Errorf("driver name %s %w", u.deviceKey.driver, csi.ErrNotRegistered)
 	}
 	wait := driverWait
-	if there, err := published(u.target); err == nil && there {
+	if there, err := disk.Published(u.target); err == nil && there {
 		wait = 0
 	}
 	return s.o.Drivers.Await(ctx, u.deviceKey.driver, wait)
@@ -199,7 +200,7 @@ func (w *work) wanted() wish {
 // nor does the driver's policy forbid it.
 func (w *work) kubeletOwns() bool {
 	sc := w.pod.Spec.SecurityContext
-	if onWindows || sc == nil || sc.FSGroup == nil || w.can.MountGroup || w.readOnly || w.block() {
+	if disk.OnWindows || sc == nil || sc.FSGroup == nil || w.can.MountGroup || w.readOnly || w.block() {
 		return false
 	}
 
@@ -415,7 +416,7 @@ func (w *work) publishVolume(ctx context.Context) error {
 	if w.link == "" {
 		return nil
 	}
-	return linkDevice(w.target, w.link)
+	return disk.LinkDevice(w.target, w.link)
 }
 
 // at is where the volume is for the pod.
@@ -429,7 +430,7 @@ func (w *work) at() csi.Target {
 
 func (w *work) setOwner() error {
 	sc := w.pod.Spec.SecurityContext
-	if err := setGroup(w.target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {
+	if err := disk.SetGroup(w.target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {
 		return fmt.Errorf("giving the volume to group %d: %w", *sc.FSGroup, err)
 	}
 	return nil

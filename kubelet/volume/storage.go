@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/internal/keylock"
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
@@ -141,7 +142,7 @@ func (s *storage) path(p *v1.Pod, volume string) (string, error) {
 	case f.inline != nil || f.csi() != nil:
 		return s.useOf(p, volume, f.backing).target, nil
 	case f.pv.Spec.HostPath != nil:
-		return paths.CleanHostPath(f.pv.Spec.HostPath.Path, onWindows)
+		return paths.CleanHostPath(f.pv.Spec.HostPath.Path, disk.OnWindows)
 	case f.pv.Spec.Local != nil && f.block():
 		return f.pv.Spec.Local.Path, nil
 	case f.pv.Spec.Local != nil:
@@ -178,7 +179,7 @@ func hostPathOf(j job, b backing) job {
 // prepareLocal makes a folder of the node available to the pod, at a path of the pod's own.
 func (s *storage) prepareLocal(j job, b backing) error {
 	source := b.pv.Spec.Local.Path
-	if _, err := paths.CleanHostPath(source, onWindows); err != nil {
+	if _, err := paths.CleanHostPath(source, disk.OnWindows); err != nil {
 		return fmt.Errorf("local PersistentVolume %s: %w", b.pv.Name, err)
 	}
 	info, err := os.Stat(source)
@@ -198,11 +199,11 @@ func (s *storage) prepareLocal(j job, b backing) error {
 	}
 
 	at := filepath.Join(s.pod(j.pod.UID), "volumes", localPlugin, escape(b.name))
-	if err := bindFolder(source, at, b.readOnly); err != nil {
+	if err := disk.BindFolder(source, at, b.readOnly); err != nil {
 		return err
 	}
 	if group := j.group(); group != nil && !b.readOnly {
-		return setGroup(at, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
+		return disk.SetGroup(at, *group, j.pod.Spec.SecurityContext.FSGroupChangePolicy)
 	}
 	return nil
 }
@@ -225,7 +226,7 @@ func (s *storage) observe(u use) (o observed, own, staged record, err error) {
 	if onNode {
 		o.staged = staged.reached(s.o.BootID)
 	}
-	if o.there, err = published(u.target); err != nil {
+	if o.there, err = disk.Published(u.target); err != nil {
 		return o, own, staged, err
 	}
 	o.others = s.devices.others(u.deviceKey, u.record)

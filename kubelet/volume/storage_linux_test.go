@@ -25,6 +25,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/storagedriver"
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // What a pod writes into a claim's volume is there for the next pod; two pods share it; calls come in CSI's order and
@@ -292,7 +293,7 @@ func TestBooted(t *testing.T) {
 	p := claimPod("p", "c")
 	w.mustPrepare(p)
 	at := w.mountOf(p)
-	if err := unmount(at); err != nil {
+	if err := disk.Unmount(at); err != nil {
 		t.Fatal(err)
 	}
 	w.boot = "boot-2"

@@ -23,6 +23,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/storagedriver"
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 const driverName = "test.example.com"
@@ -84,7 +85,7 @@ func newStorageWorld(t *testing.T, o storagedriver.Options) *storageWorld {
 		all, _ := platform.MountPoints()
 		for _, m := range all {
 			if strings.HasPrefix(m, root+"/") {
-				_ = unmount(m)
+				_ = disk.Unmount(m)
 			}
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // bindSubPath opens volume/sub and mounts what it opened at bind, so that later changes of the path have no effect. It
@@ -29,7 +31,7 @@ func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 	if err := unix.Fstat(fd, &want); err != nil {
 		return "", err
 	}
-	mounted, err := isMount(bind)
+	mounted, err := disk.IsMount(bind)
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +40,7 @@ func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
 		if unix.Lstat(bind, &have) == nil && have.Dev == want.Dev && have.Ino == want.Ino {
 			return bind, nil
 		}
-		if err := unmount(bind); err != nil {
+		if err := disk.Unmount(bind); err != nil {
 			return "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
+	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
@@ -49,7 +50,7 @@ func holdElement(p string, held *holds) (*heldFile, error) {
 		h, link, err = hold(p, 0)
 	}
 
-	if isBusy(err) { // a file that a program has open for writing
+	if disk.IsBusy(err) { // a file that a program has open for writing
 		if h, link, err = hold(p, windows.FILE_SHARE_WRITE); err == nil && h.dir {
 			h.Close()
 			return nil, errors.New("the folder is open for writing")

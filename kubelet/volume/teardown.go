@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
@@ -33,7 +34,7 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 	}
 
 	dir := m.opts.podDir(uid)
-	subPaths := removeMounted(filepath.Join(dir, "volume-subpaths"), 3, unmountAll)
+	subPaths := disk.RemoveMounted(filepath.Join(dir, "volume-subpaths"), 3, disk.UnmountAll)
 	drivers := m.storage.endAll(ctx, uid)
 	volumes := m.removeVolumes(ctx, uid, drivers != nil)
 	if err := errors.Join(subPaths, drivers, volumes); err != nil {
@@ -54,12 +55,12 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 // is not taken away yet must stay known.
 func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers bool) error {
 	dir := m.opts.volumesDir(uid)
-	err := atLevel(dir, 1, func(plugin string) error {
+	err := disk.AtLevel(dir, 1, func(plugin string) error {
 		name := filepath.Base(plugin)
 		if keepDrivers && name == csiPlugin {
 			return nil
 		}
-		return removeMounted(plugin, 1, func(volume string) error {
+		return disk.RemoveMounted(plugin, 1, func(volume string) error {
 			began := time.Now()
 			err := kindAt(name).teardown(ctx, volume)
 			m.measure(strings.Replace(name, "~", "/", 1), "volume_unmount", began, err)
@@ -69,7 +70,7 @@ func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers 
 	if err != nil || keepDrivers {
 		return err
 	}
-	return RemoveTree(dir)
+	return disk.RemoveTree(dir)
 }
 
 // Remove tears down the volumes and removes the whole folder of the pod.
@@ -77,7 +78,7 @@ func (m *Manager) Remove(ctx context.Context, uid types.UID) error {
 	if err := m.Teardown(ctx, uid); err != nil {
 		return err
 	}
-	if err := RemoveTree(m.opts.podDir(uid)); err != nil {
+	if err := disk.RemoveTree(m.opts.podDir(uid)); err != nil {
 		return fmt.Errorf("removing folder of pod %s: %w", uid, err)
 	}
 	return nil
@@ -125,51 +126,4 @@ func (p *podVolumes) close() {
 	}
 	p.tokens.clear()
 	p.certs.clear()
-}
-
-// removeMounted calls leave for everything that is exactly depth levels below dir, and then removes dir. It does not
-// remove dir if leave fails, or if something is mounted at another level.
-func removeMounted(dir string, depth int, leave func(path string) error) error {
-	if err := atLevel(dir, depth, leave); err != nil {
-		return err
-	}
-	return RemoveTree(dir)
-}
-
-// atLevel calls visit with everything that is exactly depth levels below dir. One failure does not stop the others.
-func atLevel(dir string, depth int, visit func(path string) error) error {
-	if depth == 0 {
-		return visit(dir)
-	}
-	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", dir, err)
-	}
-
-	var failed []error
-	for _, e := range entries {
-		if depth == 1 || e.IsDir() {
-			failed = append(failed, atLevel(filepath.Join(dir, e.Name()), depth-1, visit))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// unmountAll unmounts everything that is mounted at dir. Mounts may be stacked.
-func unmountAll(dir string) error {
-	const most = 16 // more mounts on one folder than anybody makes
-	for range most {
-		mounted, err := isMount(dir)
-		if err != nil || !mounted {
-			return err
-		}
-		if err := unmount(dir); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: still mounted after %d attempts", dir, most)
 }

@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
 // onDisk returns the number of bytes that a file takes on disk.
@@ -17,7 +19,7 @@ func onDisk(info fs.FileInfo) uint64 {
 
 // filesystem measures a volume that is a file system of its own. It returns false for one that is not.
 func filesystem(dir string) (Usage, bool) {
-	if mounted, err := isMount(dir); err != nil || !mounted {
+	if mounted, err := disk.IsMount(dir); err != nil || !mounted {
 		return Usage{}, false
 	}
 	var st unix.Statfs_t

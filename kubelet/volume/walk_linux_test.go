@@ -30,18 +30,6 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestDeepTreeIsRemoved: a pod whose volume has folders in folders in folders goes away, with few open files and little
-// memory.
-func TestDeepTreeIsRemoved(t *testing.T) {
-	dir := tempDir(t)
-	deeptree.Make(t, dir, "d", 6000, 1)
-	var err error
-	all := deeptree.WithFewFiles(t, 200, func() { err = RemoveTree(dir) })
-	if err != nil || all > 64<<20 {
-		t.Errorf("%d MiB allocated, %.300v", all>>20, err)
-	}
-}
-
 // TestTreeEnds: a measurement that takes too long ends, and says that it is a part.
 func TestTreeEnds(t *testing.T) {
 	dir := tempDir(t)
@@ -79,40 +67,6 @@ func TestTreeRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	mischief.Unharmed(t, outside)
-}
-
-// TestSetGroupRace: a container that shares the volume exchanges its files and folders for links while the volume is
-// given to a group. Nothing outside gets the group or another mode.
-func TestSetGroupRace(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
-	dir, outside := tempDir(t), mischief.Outside(t)
-	if err := os.Chmod(filepath.Join(outside, "sub"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	const pairs = 20
-	at := func(kind string, i int) string { return filepath.Join(dir, fmt.Sprint(kind, i%pairs)) }
-	for i := range pairs {
-		err := errors.Join(os.WriteFile(at("file", i), nil, 0o600),
-			os.Symlink(filepath.Join(outside, "secret"), at("flink", i)),
-			os.Mkdir(at("folder", i), 0o700), os.Symlink(filepath.Join(outside, "sub"), at("dlink", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	mischief.Race(t, func(i int) {
-		_ = unix.Renameat2(unix.AT_FDCWD, at("file", i), unix.AT_FDCWD, at("flink", i), unix.RENAME_EXCHANGE)
-		_ = unix.Renameat2(unix.AT_FDCWD, at("folder", i), unix.AT_FDCWD, at("dlink", i), unix.RENAME_EXCHANGE)
-	}, func(int) { _ = setGroup(dir, 4321, nil) })
-
-	for name, mode := range map[string]os.FileMode{"secret": 0o600, "sub": 0o700, "sub/secret": 0o600} {
-		var st unix.Stat_t
-		path := filepath.Join(outside, name)
-		if err := unix.Stat(path, &st); err != nil || st.Gid == 4321 || modeOf(t, path).Perm() != mode {
-			t.Errorf("%s outside: group %d, mode %v, %v", name, st.Gid, modeOf(t, path), err)
-		}
-	}
 }
 
 // TestHostsFileIsNotWaitedFor: a named pipe in the place of the hosts file is refused at once.

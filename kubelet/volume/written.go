@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
@@ -66,7 +67,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 	if err := k.makeFolder(dir); err != nil {
 		return err
 	}
-	if err := setRootAccess(dir, j.group()); err != nil {
+	if err := disk.SetRootAccess(dir, j.group()); err != nil {
 		return err
 	}
 	changed, err := writeFiles(dir, want, access{group: j.group()})
@@ -79,7 +80,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 
 func (k written) makeFolder(dir string) error {
 	if !k.onDisk {
-		return mountMemory(dir, 0, 0o755, nil)
+		return disk.MountMemory(dir, 0, 0o755, nil)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making volume folder: %w", err)

@@ -1,4 +1,4 @@
-package volume
+package disk
 
 import (
 	"encoding/binary"
@@ -13,52 +13,23 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const onWindows = true
-
-const noFollow = 0 // of os.OpenFile
-
-func isBusy(err error) bool {
-	return errors.Is(err, windows.ERROR_SHARING_VIOLATION) || errors.Is(err, windows.ERROR_ACCESS_DENIED) ||
-		errors.Is(err, windows.ERROR_LOCK_VIOLATION)
-}
-
-// swapLink makes ..data point to target. Windows cannot replace a link to a folder by a rename, but it can change the
-// target of a link in one step (learn.microsoft.com, "Reparse Point Operations": FSCTL_SET_REPARSE_POINT modifies an
-// existing reparse point of the same kind). So readers always find ..data. Upstream's kubelet removes the link and
-// makes it again.
-func swapLink(root *os.Root, target string) error {
-	_, err := root.Readlink(dataLink)
-	if err == nil {
-		err = retryBusy(func() error { return retarget(root, dataLink, target) })
-	}
-	if err == nil {
-		return nil
-	}
-
-	// There was no link, or the file system cannot change one. In the second case readers find no link for a moment.
-	if err := removeIn(root, dataLink); err != nil {
-		return err
-	}
-	return root.Symlink(target, dataLink)
-}
-
-// retarget changes the target of the link called name in root. target is a relative path.
-func retarget(root *os.Root, name, target string) error {
+// Retarget changes the target of the link called name in root. target is a relative path.
+func Retarget(root *os.Root, name, target string) error {
 	linkPrivilege()
 	folder, err := root.Open(".")
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	link, err := openIn(windows.Handle(folder.Fd()), name,
-		opening{access: windows.SYNCHRONIZE | windows.FILE_WRITE_ATTRIBUTES, disposition: windows.FILE_OPEN,
-			share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE})
+	link, err := OpenIn(windows.Handle(folder.Fd()), name,
+		Opening{Access: windows.SYNCHRONIZE | windows.FILE_WRITE_ATTRIBUTES, Disposition: windows.FILE_OPEN,
+			Share: windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE})
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	defer windows.CloseHandle(link)
 
-	data, done := reparseData(target), uint32(0)
+	data, done := ReparseData(target), uint32(0)
 	if err := windows.DeviceIoControl(link, windows.FSCTL_SET_REPARSE_POINT, &data[0], uint32(len(data)), nil, 0, &done,
 		nil); err != nil {
 		return fmt.Errorf("changing the target of link %s to %s: %w", name, target, err)
@@ -66,11 +37,11 @@ func retarget(root *os.Root, name, target string) error {
 	return nil
 }
 
-// opening says how openIn opens: NtCreateFile's arguments of these names.
-type opening struct{ access, attributes, share, disposition, options uint32 }
+// Opening says how OpenIn opens: NtCreateFile's arguments of these names.
+type Opening struct{ Access, Attributes, Share, Disposition, Options uint32 }
 
-// openIn opens, or makes, what is called name in an open folder, and not the target of a link.
-func openIn(folder windows.Handle, name string, o opening) (windows.Handle, error) {
+// OpenIn opens, or makes, what is called name in an open folder, and not the target of a link.
+func OpenIn(folder windows.Handle, name string, o Opening) (windows.Handle, error) {
 	text, err := windows.NewNTUnicodeString(name)
 	if err != nil {
 		return 0, err
@@ -82,8 +53,8 @@ func openIn(folder windows.Handle, name string, o opening) (windows.Handle, erro
 
 	var h windows.Handle
 	var status windows.IO_STATUS_BLOCK
-	err = windows.NtCreateFile(&h, o.access, &attributes, &status, nil, o.attributes, o.share, o.disposition,
-		options|o.options, 0, 0)
+	err = windows.NtCreateFile(&h, o.Access, &attributes, &status, nil, o.Attributes, o.Share, o.Disposition,
+		options|o.Options, 0, 0)
 	var nt windows.NTStatus
 	if errors.As(err, &nt) {
 		err = nt.Errno()
@@ -91,8 +62,8 @@ func openIn(folder windows.Handle, name string, o opening) (windows.Handle, erro
 	return h, err
 }
 
-// reparseData returns the REPARSE_DATA_BUFFER (ntifs.h) of a symbolic link with a relative target.
-func reparseData(target string) []byte {
+// ReparseData returns the REPARSE_DATA_BUFFER (ntifs.h) of a symbolic link with a relative target.
+func ReparseData(target string) []byte {
 	const relative = 1 // SYMLINK_FLAG_RELATIVE
 	name := utf16.Encode([]rune(target))
 	size := uint16(2 * len(name))

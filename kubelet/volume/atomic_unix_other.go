@@ -4,12 +4,6 @@ package volume
 
 import "os"
 
-const onWindows = false
-
-const noFollow = 0 // of os.OpenFile
-
-func isBusy(error) bool { return false }
-
 // swapLink makes ..data point to target. For a moment there is none.
 func swapLink(root *os.Root, target string) error {
 	if err := removeIn(root, dataLink); err != nil {

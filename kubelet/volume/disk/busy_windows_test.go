@@ -1,4 +1,4 @@
-package volume
+package disk
 
 import (
 	"os"
@@ -16,21 +16,21 @@ import (
 // program closes its handle in time, they succeed.
 // Row 1.18.
 func TestHeldByAnother(t *testing.T) {
-	top := tempDir(t)
+	top := t.TempDir()
 	tree, moved := filepath.Join(top, "tree"), filepath.Join(top, "moved")
 	acts := map[string]struct {
 		held string
 		act  func() error
 	}{
 		"removing": {filepath.Join(tree, "below", "held"), func() error { return RemoveTree(tree) }},
-		"renaming": {tree, func() error { return retryBusy(func() error { return os.Rename(tree, moved) }) }},
+		"renaming": {tree, func() error { return RetryBusy(func() error { return os.Rename(tree, moved) }) }},
 	}
 	for what, c := range acts {
 		t.Run(what, func(t *testing.T) {
 			handle := makeAndHold(t, tree, c.held)
 			begin := time.Now()
 			err := c.act()
-			if err == nil || !strings.Contains(err.Error(), tree) || !isBusy(err) {
+			if err == nil || !strings.Contains(err.Error(), tree) || !IsBusy(err) {
 				t.Errorf("with an open file below: %v", err)
 			}
 			if took := time.Since(begin); took < time.Second { // busyAttempts take 1.3 s
