@@ -9,7 +9,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/logs"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // addDisk adds to the runtime's statistics what only the kubelet knows: start times, logs, volumes, ephemeral storage.
@@ -80,7 +80,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 
 // volumeStats describes a volume. on is the file system of the node with what the volume uses of it; a volume with a
 // capacity of its own shows that.
-func volumeStats(v *volume.Usage, namespace string, on *statsapi.FsStats) statsapi.VolumeStats {
+func volumeStats(v *measure.Usage, namespace string, on *statsapi.FsStats) statsapi.VolumeStats {
 	one := statsapi.VolumeStats{Name: v.Name, FsStats: *on}
 	one.InodesUsed = number(v.UsedInodes)
 	if v.Claim != "" {
@@ -107,7 +107,7 @@ func (s *sampler) measure(view pod.View) diskUse {
 			continue
 		}
 		if dir, err := logs.Folder(c.LogPath); err == nil {
-			bytes, inodes := volume.Folder(ctx, dir)
+			bytes, inodes := measure.Folder(ctx, dir)
 			use.logs[name] = size{bytes, inodes}
 			dir.Close()
 		}

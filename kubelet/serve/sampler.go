@@ -12,7 +12,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // Times of statistics.
@@ -47,8 +47,8 @@ type sampler struct {
 type diskUse struct {
 	at      time.Time
 	logs    map[string]size // by container name
-	volumes []volume.Usage
-	files   volume.Usage // hosts file and termination messages
+	volumes []measure.Usage
+	files   measure.Usage // hosts file and termination messages
 }
 
 // size is the disk space that files take, and how many inodes.

@@ -19,7 +19,7 @@ import (
 
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // fixedStats is a runtime with some pods of one container each.
@@ -77,12 +77,12 @@ func statsViews(n int, logPath string) []pod.View {
 }
 
 // fixedVolumes are the volumes of each pod, which has a hosts file and a termination message besides.
-type fixedVolumes []volume.Usage
+type fixedVolumes []measure.Usage
 
-func (f fixedVolumes) Usage(context.Context, types.UID) []volume.Usage { return f }
+func (f fixedVolumes) Usage(context.Context, types.UID) []measure.Usage { return f }
 
-func (fixedVolumes) FileUsage(types.UID) volume.Usage {
-	return volume.Usage{UsedBytes: 40, UsedInodes: 2}
+func (fixedVolumes) FileUsage(types.UID) measure.Usage {
+	return measure.Usage{UsedBytes: 40, UsedInodes: 2}
 }
 
 func TestStatistics(t *testing.T) {
@@ -116,7 +116,7 @@ func TestStatistics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	taken, files := volume.Folder(t.Context(), dir) // on the disk, in blocks
+	taken, files := measure.Folder(t.Context(), dir) // on the disk, in blocks
 	if taken < 150 || *c.Logs.UsedBytes != taken || *c.Logs.InodesUsed != files || *c.Logs.AvailableBytes == 0 ||
 		*c.Rootfs.CapacityBytes == 0 || c.StartTime.Unix() != 1e9 || p.StartTime.Unix() != 1e9 {
 		t.Errorf("container: %s", text)

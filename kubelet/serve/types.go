@@ -15,7 +15,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/usage"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // ExecRequest asks for the streams of a command in a container, or of the container itself (AttachURL, without a
@@ -49,8 +49,8 @@ type Stats interface {
 
 // Volumes measures what a pod has on disk beside its logs; volume.Measure implements it.
 type Volumes interface {
-	Usage(ctx context.Context, uid types.UID) []volume.Usage
-	FileUsage(uid types.UID) volume.Usage
+	Usage(ctx context.Context, uid types.UID) []measure.Usage
+	FileUsage(uid types.UID) measure.Usage
 }
 
 // Groups reads cgroups; kubelet/usage implements it.

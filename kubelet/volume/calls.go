@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/csi"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // call returns the volume as a driver is told of it, with the keys of a Secret; ref may be nil.
@@ -285,7 +286,7 @@ func (s *storage) measure(ctx context.Context, u use) error {
 
 // usage returns what was last measured of a volume, and measures it again in the background if that is old: a driver
 // may take long.
-func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
+func (s *storage) usage(p *v1.Pod, volume string) (measure.Usage, bool) {
 	s.mu.Lock()
 	f, ok := s.found[p.UID][volume]
 	due := ok && !f.asking && s.o.Now().Sub(f.taken) > statsAge
@@ -295,7 +296,7 @@ func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
 	}
 	s.mu.Unlock()
 	if _, driven := f.backing.key(p); !ok || !driven {
-		return Usage{}, false
+		return measure.Usage{}, false
 	}
 
 	if due {
@@ -311,9 +312,9 @@ func (s *storage) usage(p *v1.Pod, volume string) (Usage, bool) {
 		}()
 	}
 	if f.stats == nil {
-		return Usage{}, false
+		return measure.Usage{}, false
 	}
-	out := Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes),
+	out := measure.Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes),
 		CapacityBytes:  uint64(f.stats.CapacityBytes),
 		AvailableBytes: uint64(f.stats.AvailableBytes), Inodes: uint64(f.stats.CapacityInodes),
 		InodesFree: uint64(f.stats.AvailableInodes)}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/internal/wakeup"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // claimKind is the kind of volumes that come from a claim or from a storage driver: what they are is known only after
@@ -36,7 +37,7 @@ func (claimKind) beforeStart(j job) error {
 	return hostPathKind{}.beforeStart(hostPathOf(j, b.backing))
 }
 
-func (claimKind) usage(_ context.Context, j job) (Usage, bool) {
+func (claimKind) usage(_ context.Context, j job) (measure.Usage, bool) {
 	return j.storage.usage(j.pod, j.volume.Name)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // emptyDirKind is the kind of volumes that begin empty and live as long as the pod: on disk, in memory, or of huge
@@ -22,12 +23,12 @@ type emptyDirKind struct{ inFolder }
 func (emptyDirKind) of(v *v1.Volume) bool { return v.EmptyDir != nil }
 
 // usage marks what is on disk as local: it counts against the node's and the pod's ephemeral storage.
-func (k emptyDirKind) usage(ctx context.Context, j job) (Usage, bool) {
+func (k emptyDirKind) usage(ctx context.Context, j job) (measure.Usage, bool) {
 	dir := k.dir(j)
-	if u, own := filesystem(dir); own {
+	if u, own := measure.FileSystem(dir); own {
 		return u, true
 	}
-	u := measured(ctx, dir)
+	u := measure.Files(ctx, dir)
 	u.Local = j.volume.EmptyDir.Medium == v1.StorageMediumDefault
 	return u, true
 }

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
@@ -23,7 +24,7 @@ type kind interface {
 	// the volume exists.
 	prepare(ctx context.Context, j job) error
 	// usage measures the volume, until ctx ends. It returns false if the volume's content is not the pod's.
-	usage(ctx context.Context, j job) (Usage, bool)
+	usage(ctx context.Context, j job) (measure.Usage, bool)
 	// teardown undoes what is mounted at dir, the folder of a volume of this kind. It may be called again, also by a
 	// process that did not prepare the volume; files and folders are removed afterwards.
 	teardown(ctx context.Context, dir string) error
@@ -75,19 +76,12 @@ func (k inFolder) dir(j job) string {
 }
 
 // usage measures the file system of a volume that has one of its own, else the files in its folder.
-func (k inFolder) usage(ctx context.Context, j job) (Usage, bool) {
-	u, own := filesystem(k.dir(j))
+func (k inFolder) usage(ctx context.Context, j job) (measure.Usage, bool) {
+	u, own := measure.FileSystem(k.dir(j))
 	if !own {
-		u = measured(ctx, k.dir(j))
+		u = measure.Files(ctx, k.dir(j))
 	}
 	return u, true
-}
-
-// measured returns what the files of a folder take.
-func measured(ctx context.Context, dir string) Usage {
-	u, whole := tree(ctx, dir)
-	u.Partial = !whole
-	return u
 }
 
 func (k inFolder) teardown(_ context.Context, dir string) error { return disk.UnmountAll(dir) }
@@ -97,6 +91,6 @@ type noFolder struct{}
 
 func (noFolder) plugin() string { return "" }
 
-func (noFolder) usage(context.Context, job) (Usage, bool) { return Usage{}, false }
+func (noFolder) usage(context.Context, job) (measure.Usage, bool) { return measure.Usage{}, false }
 
 func (noFolder) teardown(context.Context, string) error { return nil }

@@ -26,6 +26,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/storagedriver"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // What a pod writes into a claim's volume is there for the next pod; two pods share it; calls come in CSI's order and
@@ -510,7 +511,7 @@ func TestVolumeStats(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var got []Usage
+	var got []measure.Usage
 	wait.True(t, 20*time.Second, "the volume is measured", func() bool {
 		got = Measure{w.manager}.Usage(context.Background(), p.UID)
 		return len(got) > 0

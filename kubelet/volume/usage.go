@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/beneath"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // Names below the folder of a pod, upstream's: its hosts file, and the folder of the files of termination messages.
@@ -19,38 +20,23 @@ const (
 	messagesName = "containers"
 )
 
-// Usage is what one volume holds. The fields about capacity are zero unless the volume has a file system of its own, in
-// memory.
-type Usage struct {
-	Name                                              string
-	UsedBytes, UsedInodes                             uint64
-	CapacityBytes, AvailableBytes, Inodes, InodesFree uint64
-	// Partial: not everything was counted in time. There is at least that much.
-	Partial bool
-	// Local marks a volume that is on the node's disk and is removed with the pod: an emptyDir that is not in memory.
-	Local bool
-	// Claim is the name of the claim that the volume comes from; empty if it has none.
-	Claim string
-	// Abnormal says whether the volume's driver finds it in a bad state; nil if it says nothing of that.
-	Abnormal *bool
-}
-
 // Measure measures what pods have on disk.
 type Measure struct{ Of *Manager }
 
 // Usage measures the volumes of a pod that this process prepared, until ctx ends. Host paths and images are left out.
 // It reads whole trees: do not call it often.
-func (m Measure) Usage(ctx context.Context, uid types.UID) []Usage {
+func (m Measure) Usage(ctx context.Context, uid types.UID) []measure.Usage {
 	return measureVolumes(ctx, m.Of, uid, func(*v1.Volume) bool { return true })
 }
 
 // LocalUsage is Usage of the volumes that are on the node's disk and are removed with the pod. It asks no driver.
-func (m Measure) LocalUsage(ctx context.Context, uid types.UID) []Usage {
+func (m Measure) LocalUsage(ctx context.Context, uid types.UID) []measure.Usage {
 	return measureVolumes(ctx, m.Of, uid,
 		func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
 }
 
-func measureVolumes(ctx context.Context, m *Manager, uid types.UID, wanted func(*v1.Volume) bool) (out []Usage) {
+func measureVolumes(ctx context.Context, m *Manager, uid types.UID,
+	wanted func(*v1.Volume) bool) (out []measure.Usage) {
 	m.mu.Lock()
 	p := m.pods[uid]
 	m.mu.Unlock()
@@ -77,7 +63,7 @@ func measureVolumes(ctx context.Context, m *Manager, uid types.UID, wanted func(
 
 // FileUsage returns what the files take that the kubelet made for a pod and that its containers can write: the hosts
 // file and those of termination messages. They are on the node's disk (CVE-2020-8557).
-func (m Measure) FileUsage(uid types.UID) (u Usage) {
+func (m Measure) FileUsage(uid types.UID) (u measure.Usage) {
 	dir, err := beneath.Folder(m.Of.opts.RootDir, "pods", string(uid))
 	if err != nil {
 		return u
@@ -92,7 +78,7 @@ func (m Measure) FileUsage(uid types.UID) (u Usage) {
 	}
 	for _, name := range names {
 		if info, err := dir.Lstat(name); err == nil && info.Mode().IsRegular() {
-			u.UsedBytes += onDisk(info)
+			u.UsedBytes += measure.OnDisk(info)
 			u.UsedInodes++
 		}
 	}
@@ -106,10 +92,4 @@ func namesIn(root *os.Root, folder string) (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// Folder returns what the files of an open folder take of the disk, and how many files and folders there are.
-func Folder(ctx context.Context, dir *os.Root) (bytes, inodes uint64) {
-	u, _ := treeOf(ctx, dir)
-	return u.UsedBytes, u.UsedInodes
 }

@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 // evictionSettings returns what the configuration says about eviction.
@@ -41,8 +42,8 @@ const (
 
 // volumeUsage measures what pods have on the node's disk; volume.Measure does it.
 type volumeUsage interface {
-	LocalUsage(ctx context.Context, uid types.UID) []volume.Usage
-	FileUsage(uid types.UID) volume.Usage
+	LocalUsage(ctx context.Context, uid types.UID) []measure.Usage
+	FileUsage(uid types.UID) measure.Usage
 }
 
 // leftReader reads what is left on this machine, and what pods use of it.
@@ -211,8 +212,8 @@ func byUID(list []statsapi.PodStats) map[types.UID]*statsapi.PodStats {
 
 // diskUse is what a pod has on disk beside logs and layers.
 type diskUse struct {
-	volumes []volume.Usage
-	files   volume.Usage
+	volumes []measure.Usage
+	files   measure.Usage
 }
 
 // onDisk reads the disk for some pods at a time, until ctx ends. whole is false if something was measured in part.
@@ -229,7 +230,7 @@ func (r *leftReader) onDisk(ctx context.Context, pods []pod.View) (out map[types
 			mu.Lock()
 			defer mu.Unlock()
 			out[v.Pod.UID] = use
-			whole = whole && !slices.ContainsFunc(use.volumes, func(v volume.Usage) bool { return v.Partial })
+			whole = whole && !slices.ContainsFunc(use.volumes, func(v measure.Usage) bool { return v.Partial })
 		})
 	}
 	all.Wait()

@@ -20,7 +20,7 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/volume"
+	"porthole.dev/porthole/kubelet/volume/measure"
 )
 
 func TestEvictionSettings(t *testing.T) {
@@ -138,9 +138,9 @@ func TestUsage(t *testing.T) {
 			Memory: &statsapi.MemoryStats{WorkingSetBytes: n(5)},
 			Rootfs: &statsapi.FsStats{UsedBytes: n(50), InodesUsed: n(2)}}, {Name: "bare"}}}
 	r := &leftReader{stats: fixedStats{stats},
-		volumes: fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true},
+		volumes: fixedVolumes{volumes: []measure.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true},
 			{Name: "config", UsedBytes: 1}},
-			files: volume.Usage{UsedBytes: 6, UsedInodes: 2}}}
+			files: measure.Usage{UsedBytes: 6, UsedInodes: 2}}}
 
 	view := func(uid types.UID) pod.View {
 		p := &v1.Pod{}
@@ -168,12 +168,12 @@ func (f fixedStats) PodStats(context.Context) ([]statsapi.PodStats, error) { ret
 
 // fixedVolumes is what each pod has on disk.
 type fixedVolumes struct {
-	volumes []volume.Usage
-	files   volume.Usage
+	volumes []measure.Usage
+	files   measure.Usage
 }
 
-func (f fixedVolumes) LocalUsage(context.Context, types.UID) []volume.Usage { return f.volumes }
-func (f fixedVolumes) FileUsage(types.UID) volume.Usage                     { return f.files }
+func (f fixedVolumes) LocalUsage(context.Context, types.UID) []measure.Usage { return f.volumes }
+func (f fixedVolumes) FileUsage(types.UID) measure.Usage                     { return f.files }
 
 // slowStats is a runtime that answers no question about pods before its caller gives up, and counts them.
 type slowStats struct{ asked *int }
@@ -196,8 +196,8 @@ func TestLocalUsageDoesNotNeedTheRuntime(t *testing.T) {
 		}
 		return pod.View{Pod: p}
 	}
-	volumes := fixedVolumes{volumes: []volume.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}},
-		files: volume.Usage{UsedBytes: 1}}
+	volumes := fixedVolumes{volumes: []measure.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}},
+		files: measure.Usage{UsedBytes: 1}}
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		r := &leftReader{stats: slowStats{&asked}, volumes: volumes}

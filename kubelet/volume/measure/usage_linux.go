@@ -1,4 +1,4 @@
-package volume
+package measure
 
 import (
 	"io/fs"
@@ -9,16 +9,16 @@ import (
 	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
-// onDisk returns the number of bytes that a file takes on disk.
-func onDisk(info fs.FileInfo) uint64 {
+// OnDisk returns the number of bytes that a file takes on disk.
+func OnDisk(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Blocks) * 512
 	}
 	return uint64(info.Size())
 }
 
-// filesystem measures a volume that is a file system of its own. It returns false for one that is not.
-func filesystem(dir string) (Usage, bool) {
+// FileSystem measures a volume that is a file system of its own. It returns false for one that is not.
+func FileSystem(dir string) (Usage, bool) {
 	if mounted, err := disk.IsMount(dir); err != nil || !mounted {
 		return Usage{}, false
 	}

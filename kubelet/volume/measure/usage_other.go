@@ -1,6 +1,6 @@
 //go:build !linux
 
-package volume
+package measure
 
 import (
 	"context"
@@ -44,7 +44,8 @@ func treeOf(ctx context.Context, root *os.Root) (u Usage, whole bool) {
 	return u, err == nil
 }
 
-// onDisk returns the size of a file.
-func onDisk(info fs.FileInfo) uint64 { return uint64(info.Size()) }
+// OnDisk returns the size of a file.
+func OnDisk(info fs.FileInfo) uint64 { return uint64(info.Size()) }
 
-func filesystem(string) (Usage, bool) { return Usage{}, false }
+// FileSystem returns false: this system has no file systems of volumes.
+func FileSystem(string) (Usage, bool) { return Usage{}, false }
