@@ -26,8 +26,8 @@ var windowsTests = []struct {
 	{"kubelet/config", []string{"TestPathsAreOfTheFile"}},
 	{"kubelet/logs", []string{"TestRotation", "TestPlantedLinks", "TestAnInterruptedRotationIsFinished"}},
 	{"kubelet/serve", []string{"TestFollowThroughRotationUntilTheEnd", "TestNodeLogQuery"}},
-	{"kubelet/volume", []string{"TestLinksWork", "TestReadersDuringUpdates",
-		"TestSubPathsAreHeld", "TestHeldFoldersStayFolders"}},
+	{"kubelet/volume", []string{"TestSubPathsAreHeld", "TestHeldFoldersStayFolders"}},
+	{"kubelet/volume/files", []string{"TestLinksWork", "TestReadersDuringUpdates"}},
 	{"kubelet/volume/disk", []string{"TestHeldByAnother"}},
 	{"hns/hcn", nil},
 }

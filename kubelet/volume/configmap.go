@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // configMapKind is the kind of volumes that hold the keys of a ConfigMap.
@@ -28,13 +30,13 @@ func (s configMapSource) need() need { return need{object: ConfigMap, name: s.na
 
 // files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not
 // exist has no files; any other failure to read it is an error, so that files that were written before stay.
-func (s configMapSource) files(ctx context.Context, j job) (content, error) {
+func (s configMapSource) files(ctx context.Context, j job) (files.Content, error) {
 	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read configmap %q from", s.name)
 	}
 	cm, err := j.objects.ConfigMap(ctx, j.pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
-		return content{}, nil
+		return files.Content{}, nil
 	}
 	if err != nil {
 		return nil, err

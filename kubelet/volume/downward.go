@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/env"
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // downwardKind is the kind of volumes that show fields of the pod itself (the downward API).
@@ -28,15 +29,15 @@ func (downwardSource) need() need { return need{pod: true} }
 
 // files returns one file per item. A mode of the item counts before that of the volume. One field that cannot be read
 // fails the whole volume.
-func (s downwardSource) files(_ context.Context, j job) (content, error) {
-	out := content{}
+func (s downwardSource) files(_ context.Context, j job) (files.Content, error) {
+	out := files.Content{}
 	for _, item := range s.items {
-		f := file{mode: v1.DownwardAPIVolumeSourceDefaultMode}
+		f := files.File{Mode: v1.DownwardAPIVolumeSourceDefaultMode}
 		if s.mode != nil {
-			f.mode = *s.mode
+			f.Mode = *s.mode
 		}
 		if item.Mode != nil {
-			f.mode = *item.Mode
+			f.Mode = *item.Mode
 		}
 
 		var value string
@@ -52,7 +53,7 @@ func (s downwardSource) files(_ context.Context, j job) (content, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.data = []byte(value)
+		f.Data = []byte(value)
 		out[item.Path] = f
 	}
 	return out, nil

@@ -174,13 +174,3 @@ func tempDir(t *testing.T) string {
 	})
 	return dir
 }
-
-func openRoot(t *testing.T, dir string) *os.Root {
-	t.Helper()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	return root
-}

@@ -4,7 +4,6 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -186,45 +185,6 @@ func TestSubPaths(t *testing.T) {
 	}
 	if err := m.Teardown(context.Background(), pod.UID); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestInterruptedWriteIsFinished(t *testing.T) {
-	dir := tempDir(t)
-	want := content{"a": {data: []byte("1"), mode: 0o644}, "d/b": {data: []byte("2"), mode: 0o644}}
-	if _, err := writeFiles(dir, want, access{}); err != nil {
-		t.Fatal(err)
-	}
-
-	stamp, _ := os.Readlink(filepath.Join(dir, dataLink))
-	outside := tempDir(t)
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for name, damage := range map[string]func() error{
-		"link to file missing":   func() error { return os.Remove(at("a")) },
-		"stale timestamp folder": func() error { return os.Mkdir(at("..2020_stale"), 0o755) },
-		"target folder missing":  func() error { return os.RemoveAll(at(stamp)) },
-		"data link missing":      func() error { return os.Remove(at(dataLink)) },
-		"target folder is a link out of the volume": func() error {
-			return errors.Join(os.RemoveAll(at(stamp)), os.Symlink(outside, at(stamp)))
-		},
-		"data link leads out of the volume": func() error {
-			return errors.Join(os.Remove(at(dataLink)), os.Symlink("/", at(dataLink)))
-		},
-	} {
-		if err := damage(); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if _, err := writeFiles(dir, want, access{}); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-
-		have, _, err := readFiles(openRoot(t, dir))
-		entries, _ := os.ReadDir(dir)
-		data, _ := os.ReadFile(filepath.Join(dir, "d", "b"))
-		if err != nil || !equalFiles(have, want) || len(entries) != 4 || string(data) != "2" {
-			t.Errorf("%s: %v %d entries, d/b=%q: %v", name, have, len(entries), data, err)
-		}
-		stamp, _ = os.Readlink(filepath.Join(dir, dataLink))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // PodCertificate is the kind of the requests for certificates of pods. ObjectGetter.Watch watches all those of this
@@ -41,7 +43,7 @@ type certificateSource struct {
 
 func (certificateSource) need() need { return need{object: PodCertificate} }
 
-func (s certificateSource) files(ctx context.Context, j job) (content, error) {
+func (s certificateSource) files(ctx context.Context, j job) (files.Content, error) {
 	if j.certificate == nil {
 		return nil, errCertificatesOff
 	}
@@ -50,20 +52,20 @@ func (s certificateSource) files(ctx context.Context, j job) (content, error) {
 		return nil, err
 	}
 
-	out, p := content{}, s.projection
+	out, p := files.Content{}, s.projection
 	add := func(path string, parts ...[]byte) error {
 		if path == "" {
 			return nil
 		}
-		f := file{mode: v1.ProjectedVolumeSourceDefaultMode}
+		f := files.File{Mode: v1.ProjectedVolumeSourceDefaultMode}
 		if s.mode != nil {
-			f.mode = *s.mode
+			f.Mode = *s.mode
 		}
 		for _, part := range parts {
-			f.data = append(f.data, part...)
+			f.Data = append(f.Data, part...)
 		}
 		restrictToken(&f, j.pod)
-		return out.merge(content{path: f})
+		return out.Merge(files.Content{path: f})
 	}
 	err = errors.Join(add(p.CredentialBundlePath, key, chain), add(p.KeyPath, key), add(p.CertificateChainPath, chain))
 	return out, err

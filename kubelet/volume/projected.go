@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // projectedKind is the kind of volumes that hold the files of several sources in one folder.
@@ -45,6 +47,6 @@ type unknownSource struct{}
 
 func (unknownSource) need() need { return need{} }
 
-func (unknownSource) files(context.Context, job) (content, error) {
+func (unknownSource) files(context.Context, job) (files.Content, error) {
 	return nil, errors.New("this type of projected source is not supported")
 }

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // secretKind is the kind of volumes that hold the keys of a Secret.
@@ -25,13 +27,13 @@ type secretSource struct {
 
 func (s secretSource) need() need { return need{object: Secret, name: s.name} }
 
-func (s secretSource) files(ctx context.Context, j job) (content, error) {
+func (s secretSource) files(ctx context.Context, j job) (files.Content, error) {
 	if j.objects == nil {
 		return nil, fmt.Errorf("no API server to read secret %q from", s.name)
 	}
 	secret, err := j.objects.Secret(ctx, j.pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
-		return content{}, nil
+		return files.Content{}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // tokenSource is a service account token as a file. It is only a source of projected volumes.
@@ -14,25 +16,25 @@ type tokenSource struct {
 
 func (tokenSource) need() need { return need{token: true} }
 
-func (s tokenSource) files(ctx context.Context, j job) (content, error) {
+func (s tokenSource) files(ctx context.Context, j job) (files.Content, error) {
 	value, err := j.token(ctx, s.projection)
 	if err != nil {
 		return nil, err
 	}
-	f := file{data: []byte(value), mode: v1.ProjectedVolumeSourceDefaultMode}
+	f := files.File{Data: []byte(value), Mode: v1.ProjectedVolumeSourceDefaultMode}
 	if s.mode != nil {
-		f.mode = *s.mode
+		f.Mode = *s.mode
 	}
 	restrictToken(&f, j.pod)
-	return content{s.projection.Path: f}, nil
+	return files.Content{s.projection.Path: f}, nil
 }
 
-// restrictToken lets only the one user of the pod read a token file, and the pod's group (which setAccess adds).
+// restrictToken lets only the one user of the pod read a token file, and the pod's group (which writing adds).
 // Without either the mode stays.
-func restrictToken(f *file, pod *v1.Pod) {
-	f.uid = commonUser(pod)
-	if sc := pod.Spec.SecurityContext; f.uid != nil || sc != nil && sc.FSGroup != nil {
-		f.mode = 0o600
+func restrictToken(f *files.File, pod *v1.Pod) {
+	f.UID = commonUser(pod)
+	if sc := pod.Spec.SecurityContext; f.UID != nil || sc != nil && sc.FSGroup != nil {
+		f.Mode = 0o600
 	}
 }
 

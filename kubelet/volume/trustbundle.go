@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // TrustBundle is the kind of the cluster's bundles of certificates of authorities. ObjectGetter.Watch watches all of
@@ -38,7 +40,7 @@ type bundleSource struct {
 
 func (bundleSource) need() need { return need{object: TrustBundle} }
 
-func (s bundleSource) files(ctx context.Context, j job) (content, error) {
+func (s bundleSource) files(ctx context.Context, j job) (files.Content, error) {
 	if j.bundles == nil {
 		return nil, errBundlesOff
 	}
@@ -50,12 +52,12 @@ func (s bundleSource) files(ctx context.Context, j job) (content, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := file{data: anchors, mode: v1.ProjectedVolumeSourceDefaultMode}
+	f := files.File{Data: anchors, Mode: v1.ProjectedVolumeSourceDefaultMode}
 	if s.mode != nil {
-		f.mode = *s.mode
+		f.Mode = *s.mode
 	}
 	restrictToken(&f, j.pod)
-	return content{s.projection.Path: f}, nil
+	return files.Content{s.projection.Path: f}, nil
 }
 
 // trustAnchors returns the certificates of the bundles that a projection selects, each once, as PEM. They are in the

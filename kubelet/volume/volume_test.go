@@ -309,27 +309,6 @@ func TestTeardownRefusesStrangeUIDs(t *testing.T) {
 	}
 }
 
-func TestPlainFilesWhereLinksDoNotWork(t *testing.T) {
-	dir := tempDir(t)
-	step := func(want content) {
-		t.Helper()
-		if err := writePlain(openRoot(t, dir), want, access{}); err != nil {
-			t.Fatal(err)
-		}
-		have, mode, err := readFiles(openRoot(t, dir))
-		if err != nil || !equalFiles(have, want) || len(want) > 0 && mode != layoutPlain {
-			t.Fatalf("have %v mode %v: %v", have, mode, err)
-		}
-		if changed, err := writeFiles(dir, want, access{}); len(want) > 0 && (changed || err != nil) {
-			t.Fatalf("second write: changed %v: %v", changed, err)
-		}
-	}
-	step(content{"a": {data: []byte("1"), mode: 0o644}, "d/x": {data: []byte("2"), mode: 0o600}})
-	step(content{"a/b": {data: []byte("1"), mode: 0o644}, "d": {data: []byte("2"), mode: 0o600}})
-	step(content{"z": {data: []byte("3"), mode: 0o644}})
-	step(content{})
-}
-
 func TestHostsContent(t *testing.T) {
 	got := string(HostsContent(Hosts{PodIPs: []string{"10.244.1.3"}, HostName: "web-0",
 		Domain:  "web.ns.svc.cluster.local",

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/volume/disk"
-	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/files"
 )
 
 // written is a kind of volumes whose files the kubelet writes and keeps up to date. Containers can only read them.
@@ -27,7 +26,7 @@ type written struct {
 type source interface {
 	need() need
 	// files returns the files as they are now.
-	files(ctx context.Context, j job) (content, error)
+	files(ctx context.Context, j job) (files.Content, error)
 }
 
 // need is what the files of a source depend on: they change when it changes. The zero value is nothing.
@@ -49,17 +48,17 @@ func (k written) of(v *v1.Volume) bool {
 // prepare reads the files from their sources and writes those that differ.
 func (k written) prepare(ctx context.Context, j job) error {
 	list, _ := k.sources(j.volume)
-	want := content{}
+	want := files.Content{}
 	for _, s := range list {
 		part, err := s.files(ctx, j)
 		if err != nil {
 			return err
 		}
-		if err := want.merge(part); err != nil {
+		if err := want.Merge(part); err != nil {
 			return err
 		}
 	}
-	if err := want.check(j.windows); err != nil {
+	if err := want.Check(j.windows); err != nil {
 		return err
 	}
 
@@ -70,7 +69,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 	if err := disk.SetRootAccess(dir, j.group()); err != nil {
 		return err
 	}
-	changed, err := writeFiles(dir, want, access{group: j.group()})
+	changed, err := files.Write(dir, want, files.Access{Group: j.group()})
 	if changed && err == nil {
 		klog.FromContext(ctx).V(4).
 			Info("Wrote volume", "pod", klog.KObj(j.pod), "volume", j.volume.Name, "files", len(want))
@@ -84,44 +83,6 @@ func (k written) makeFolder(dir string) error {
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
-	}
-	return nil
-}
-
-// file is one file that a volume should hold.
-type file struct {
-	data []byte
-	mode int32
-	uid  *int64 // owner; nil leaves root
-}
-
-// content maps slash-separated relative paths to files.
-type content map[string]file
-
-// merge adds the files of other. It refuses a path that both have.
-func (c content) merge(other content) error {
-	for p, f := range other {
-		if _, twice := c[p]; twice {
-			return fmt.Errorf("conflicting duplicate paths: %q", p)
-		}
-		c[p] = f
-	}
-	return nil
-}
-
-// check refuses paths that lead out of the volume or cannot be file names of the node's system.
-func (c content) check(windows bool) error {
-	seen := map[string]string{}
-	for p := range c {
-		if err := paths.CheckFilePath(p, windows); err != nil {
-			return err
-		}
-		if windows {
-			if other, twice := seen[strings.ToLower(p)]; twice {
-				return fmt.Errorf("paths %q and %q are the same file on Windows", other, p)
-			}
-			seen[strings.ToLower(p)] = p
-		}
 	}
 	return nil
 }
@@ -143,11 +104,11 @@ func newSelection(items []v1.KeyToPath, mode *int32, optional *bool) selection {
 }
 
 // pick returns the files of an object's keys. object is upstream's word for it in the error: config or secret.
-func (s selection) pick(object string, keys map[string][]byte) (content, error) {
-	out := content{}
+func (s selection) pick(object string, keys map[string][]byte) (files.Content, error) {
+	out := files.Content{}
 	if len(s.items) == 0 {
 		for k, data := range keys {
-			out[k] = file{data: data, mode: s.mode}
+			out[k] = files.File{Data: data, Mode: s.mode}
 		}
 		return out, nil
 	}
@@ -160,9 +121,9 @@ func (s selection) pick(object string, keys map[string][]byte) (content, error) 
 			}
 			return nil, fmt.Errorf("references non-existent %s key: %s", object, item.Key)
 		}
-		f := file{data: data, mode: s.mode}
+		f := files.File{Data: data, Mode: s.mode}
 		if item.Mode != nil {
-			f.mode = *item.Mode
+			f.Mode = *item.Mode
 		}
 		out[item.Path] = f
 	}

@@ -1,4 +1,4 @@
-package volume
+package files
 
 import (
 	"bytes"
@@ -16,12 +16,12 @@ import (
 // dataLink is the link to the folder with the files of a volume.
 const dataLink = "..data"
 
-// access is who may read the files of a volume. It has effect on Linux only.
-type access struct {
-	group *int64 // fsGroup
+// Access is who may read the files of a volume. It has effect on Linux only.
+type Access struct {
+	Group *int64 // fsGroup
 }
 
-// writeFiles makes dir hold exactly the wanted files and reports whether it changed anything. Readers see either all
+// Write makes dir hold exactly the wanted files and reports whether it changed anything. Readers see either all
 // old or all new files where symbolic links work:
 //
 //	dir/..2026_01_02_03_04_05.123/sub/key   the files
@@ -33,7 +33,7 @@ type access struct {
 //
 // Everything goes through a handle of dir, which refuses links that lead out of it. A link that a container puts in the
 // way while files are written is refused or removed, not followed.
-func writeFiles(dir string, want content, acc access) (bool, error) {
+func Write(dir string, want Content, acc Access) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false, fmt.Errorf("opening volume: %w", err)
@@ -73,17 +73,17 @@ const (
 )
 
 // readFiles reads the files that an earlier write, maybe of an earlier process, left in a volume.
-func readFiles(root *os.Root) (content, layout, error) {
+func readFiles(root *os.Root) (Content, layout, error) {
 	base, mode := ".", layoutPlain
 	if target, err := root.Readlink(dataLink); err == nil {
 		base, mode = filepath.Base(target), layoutLinks
 		// An interrupted write may leave a link that leads nowhere, a container one that leads anywhere else.
 		if info, err := root.Lstat(base); err != nil || !info.IsDir() {
-			return content{}, layoutLinks, removeIn(root, dataLink)
+			return Content{}, layoutLinks, removeIn(root, dataLink)
 		}
 	}
 
-	have, tree := content{}, root.FS()
+	have, tree := Content{}, root.FS()
 	err := fs.WalkDir(tree, base, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || p == base {
 			return err
@@ -101,7 +101,7 @@ func readFiles(root *os.Root) (content, layout, error) {
 			return nil
 		}
 		data, err := fs.ReadFile(tree, p)
-		have[rel] = file{data: data}
+		have[rel] = File{Data: data}
 		return err
 	})
 
@@ -120,12 +120,12 @@ func removeIn(root *os.Root, name string) error {
 }
 
 // equalFiles reports whether two sets have the same paths and contents. Modes do not count.
-func equalFiles(have, want content) bool {
+func equalFiles(have, want Content) bool {
 	if len(have) != len(want) {
 		return false
 	}
 	for p, w := range want {
-		if h, ok := have[p]; !ok || !bytes.Equal(h.data, w.data) {
+		if h, ok := have[p]; !ok || !bytes.Equal(h.Data, w.Data) {
 			return false
 		}
 	}
@@ -153,7 +153,7 @@ func linksWork(root *os.Root) bool {
 }
 
 // writeLinked writes files behind ..data, and switches to them in one step.
-func writeLinked(root *os.Root, want content, acc access) error {
+func writeLinked(root *os.Root, want Content, acc Access) error {
 	stamp := fmt.Sprintf("..%s", time.Now().UTC().Format("2006_01_02_15_04_05.000000000"))
 	if err := writeAll(root, stamp, want, acc); err != nil {
 		_ = removeIn(root, stamp)
@@ -167,7 +167,7 @@ func writeLinked(root *os.Root, want content, acc access) error {
 }
 
 // writeAll writes all files into a new folder.
-func writeAll(root *os.Root, folder string, want content, acc access) error {
+func writeAll(root *os.Root, folder string, want Content, acc Access) error {
 	if err := root.Mkdir(folder, 0o755); err != nil {
 		return fmt.Errorf("making folder of volume files: %w", err)
 	}
@@ -181,7 +181,7 @@ func writeAll(root *os.Root, folder string, want content, acc access) error {
 		if err := fresh.MkdirAll(path.Dir(p), 0o755); err != nil {
 			return fmt.Errorf("making folder of volume file %s: %w", p, err)
 		}
-		if err := fresh.WriteFile(p, f.data, 0o600); err != nil {
+		if err := fresh.WriteFile(p, f.Data, 0o600); err != nil {
 			return fmt.Errorf("writing volume file %s: %w", p, err)
 		}
 	}
@@ -189,7 +189,7 @@ func writeAll(root *os.Root, folder string, want content, acc access) error {
 }
 
 // finishLinks makes a link for each first path element, and removes what is no longer wanted.
-func finishLinks(root *os.Root, want content) error {
+func finishLinks(root *os.Root, want Content) error {
 	stamp, err := root.Readlink(dataLink)
 	if err != nil {
 		return fmt.Errorf("reading link to volume files: %w", err)
@@ -242,7 +242,7 @@ func prune(root *os.Root, stamp string, tops map[string]bool) error {
 }
 
 // writePlain writes files without links. They are staged first, so that a failure leaves the old ones.
-func writePlain(root *os.Root, want content, acc access) error {
+func writePlain(root *os.Root, want Content, acc Access) error {
 	const stage = "..new"
 	if err := removeIn(root, stage); err != nil {
 		return fmt.Errorf("clearing volume staging: %w", err)
@@ -267,7 +267,7 @@ func writePlain(root *os.Root, want content, acc access) error {
 }
 
 // removeUnwanted removes plain files that are not wanted, and folders that are in the way of files or not needed.
-func removeUnwanted(root *os.Root, want content) error {
+func removeUnwanted(root *os.Root, want Content) error {
 	folders := map[string]bool{".": true}
 	for p := range want {
 		for d := path.Dir(p); d != "."; d = path.Dir(d) {

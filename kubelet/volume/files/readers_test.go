@@ -1,4 +1,4 @@
-package volume
+package files
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ import (
 // Row 1.92.
 func TestReadersDuringUpdates(t *testing.T) {
 	const readers, updates, limit = 100, 100, 4 * time.Second
-	dir := tempDir(t)
+	dir := t.TempDir()
 	write := func(n int) error {
 		text := []byte(strings.Repeat(fmt.Sprintf("version %06d\n", n), 300))
-		_, err := writeFiles(dir, content{"a": {data: text}, "sub/b": {data: text}}, access{})
+		_, err := Write(dir, Content{"a": {Data: text}, "sub/b": {Data: text}}, Access{})
 		return err
 	}
 	if err := write(0); err != nil {

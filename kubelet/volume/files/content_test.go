@@ -1,4 +1,4 @@
-package volume
+package files
 
 import (
 	"strings"
@@ -17,11 +17,11 @@ func TestContentCheck(t *testing.T) {
 		{"A,a", false, true}, {"A,a", true, false}, {"a:b", true, false}, {"a:b", false, true},
 		{"nul.txt", true, false}, {"a\xff", false, false}, {"ä", false, true}, {`a\b`, true, false},
 	} {
-		files := content{}
+		files := Content{}
 		for _, p := range strings.Split(c.paths, ",") {
-			files[p] = file{}
+			files[p] = File{}
 		}
-		if err := files.check(c.windows); (err == nil) != c.ok {
+		if err := files.Check(c.windows); (err == nil) != c.ok {
 			t.Errorf("%s windows=%v: %v", c.paths, c.windows, err)
 		}
 	}

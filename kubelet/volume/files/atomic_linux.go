@@ -1,4 +1,4 @@
-package volume
+package files
 
 import (
 	"fmt"
@@ -19,19 +19,19 @@ func swapLink(root *os.Root, target string) error {
 }
 
 // setAccess sets the mode and owner of each file, and gives files and folders to the pod's group.
-func setAccess(root *os.Root, want content, acc access) error {
+func setAccess(root *os.Root, want Content, acc Access) error {
 	for p, f := range want {
-		mode := os.FileMode(f.mode & 0o777)
-		if acc.group != nil {
+		mode := os.FileMode(f.Mode & 0o777)
+		if acc.Group != nil {
 			mode |= 0o440
 		}
 
 		uid, gid := 0, 0
-		if f.uid != nil {
-			uid = int(*f.uid)
+		if f.UID != nil {
+			uid = int(*f.UID)
 		}
-		if acc.group != nil {
-			gid = int(*acc.group)
+		if acc.Group != nil {
+			gid = int(*acc.Group)
 		}
 
 		if uid != os.Geteuid() || gid != os.Getegid() {
@@ -44,14 +44,14 @@ func setAccess(root *os.Root, want content, acc access) error {
 		}
 	}
 
-	if acc.group == nil {
+	if acc.Group == nil {
 		return nil
 	}
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if err := root.Lchown(p, -1, int(*acc.group)); err != nil {
+		if err := root.Lchown(p, -1, int(*acc.Group)); err != nil {
 			return fmt.Errorf("giving folder to the pod's group: %w", err)
 		}
 		info, err := root.Lstat(p)

@@ -1,4 +1,4 @@
-package volume
+package files
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ func TestLinksWork(t *testing.T) {
 	if !windows.GetCurrentProcessToken().IsElevated() {
 		t.Skip("this account has no elevated token, which the kubelet needs")
 	}
-	root, err := os.OpenRoot(tempDir(t))
+	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

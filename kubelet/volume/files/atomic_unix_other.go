@@ -1,6 +1,6 @@
 //go:build !linux && !windows
 
-package volume
+package files
 
 import "os"
 
