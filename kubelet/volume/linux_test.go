@@ -179,10 +179,6 @@ func TestSubPaths(t *testing.T) {
 	if entries, _ := os.ReadDir(outside); len(entries) != 0 {
 		t.Errorf("something was made outside: %v", entries)
 	}
-	if fd, err := openBeneath(dir, "out"); err == nil {
-		unix.Close(fd)
-		t.Error("the walk followed a link")
-	}
 	if err := m.Teardown(context.Background(), pod.UID); err != nil {
 		t.Fatal(err)
 	}

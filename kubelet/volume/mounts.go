@@ -3,15 +3,13 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/env"
 	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/subpath"
 )
 
 // Mounts returns what to mount into a container, in the order of its volumeMounts; volumes that the runtime mounts
@@ -23,18 +21,18 @@ import (
 // have been given what the link leads to, and must not go on.
 func (m *Manager) Mounts(pod *v1.Pod, c *v1.Container, known func(string) (string, bool)) (mounts []Mount,
 	release func() error, err error) {
-	var held holds
+	var held subpath.Holds
 	mounts = make([]Mount, 0, len(c.VolumeMounts))
 	for i := range c.VolumeMounts {
 		one, ok, err := m.mount(mountJob{pod: pod, container: c, index: i, held: &held}, known)
 		if err != nil {
-			return nil, func() error { return nil }, errors.Join(err, held.release())
+			return nil, func() error { return nil }, errors.Join(err, held.Release())
 		}
 		if ok {
 			mounts = append(mounts, one)
 		}
 	}
-	return mounts, held.release, nil
+	return mounts, held.Release, nil
 }
 
 // Devices returns the raw devices of a container, in the order of its volumeDevices. Prepare must have succeeded.
@@ -54,33 +52,12 @@ func (m *Manager) Devices(pod *v1.Pod, c *v1.Container) (devices []Device, err e
 	return devices, nil
 }
 
-// held is an open handle of a file or folder, which cannot be replaced while it is open (Windows).
-type held interface {
-	io.Closer
-	// changed returns an error if what is open has become a link.
-	changed() error
-}
-
-// holds are what is held for one container.
-type holds []held
-
-// release closes all handles. Its error names what has become a link meanwhile. A second call does nothing.
-func (h *holds) release() error {
-	var errs []error
-	for _, c := range *h {
-		errs = append(errs, c.changed())
-		_ = c.Close()
-	}
-	*h = nil
-	return errors.Join(errs...)
-}
-
 // mountJob is one volumeMount of a container.
 type mountJob struct {
 	pod       *v1.Pod
 	container *v1.Container
 	index     int // in the container's list
-	held      *holds
+	held      *subpath.Holds
 }
 
 // mount returns one mount. ok is false if the runtime mounts the volume itself.
@@ -116,7 +93,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if sub != "" {
 		bind := filepath.Join(m.opts.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name,
 			fmt.Sprint(j.index))
-		if host, err = bindSubPath(host, sub, bind, j.held); err != nil {
+		if host, err = subpath.Bind(host, sub, bind, j.held); err != nil {
 			return Mount{}, false, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w",
 				vm.Name, j.container.Name, err)
 		}
@@ -167,34 +144,4 @@ func propagation(vm *v1.VolumeMount) v1.MountPropagationMode {
 		return *vm.MountPropagation
 	}
 	return v1.MountPropagationNone
-}
-
-// resolveBeneath follows the links of volume/sub. It returns the volume's real path, the part of sub that exists,
-// relative to it, and the part that does not exist yet (missing, with slashes). It refuses a result outside the volume.
-func resolveBeneath(volume, sub string) (root, beneath, missing string, err error) {
-	if root, err = filepath.EvalSymlinks(volume); err != nil {
-		return "", "", "", fmt.Errorf("resolving the volume: %w", err)
-	}
-
-	parts := strings.Split(sub, "/")
-	for n := len(parts); n >= 0; n-- {
-		full := filepath.Join(append([]string{root}, parts[:n]...)...)
-		if _, err := os.Lstat(full); err != nil && n > 0 {
-			if os.IsNotExist(err) {
-				continue
-			}
-			return "", "", "", paths.Hide(err)
-		}
-
-		real, err := filepath.EvalSymlinks(full)
-		if err != nil {
-			return "", "", "", paths.Hide(err)
-		}
-		rel, err := filepath.Rel(root, real)
-		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || filepath.IsAbs(rel) {
-			return "", "", "", fmt.Errorf("subPath %q leads out of the volume", sub)
-		}
-		return root, rel, strings.Join(parts[n:], "/"), nil
-	}
-	return root, ".", sub, nil
 }

@@ -1,4 +1,4 @@
-package volume
+package subpath
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
-// bindSubPath opens volume/sub and mounts what it opened at bind, so that later changes of the path have no effect. It
+// Bind opens volume/sub and mounts what it opened at bind, so that later changes of the path have no effect. It
 // makes missing folders with the mode of the volume. Links are resolved once, at the beginning; a link that a container
 // puts there afterwards is refused.
-func bindSubPath(volume, sub, bind string, _ *holds) (string, error) {
+func Bind(volume, sub, bind string, _ *Holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package volume
+package subpath
 
 import (
 	"io/fs"

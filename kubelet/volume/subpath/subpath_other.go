@@ -1,6 +1,6 @@
 //go:build !linux && !windows
 
-package volume
+package subpath
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
-// bindSubPath checks that volume/sub stays in the volume, makes missing folders, and returns the resolved path: this
+// Bind checks that volume/sub stays in the volume, makes missing folders, and returns the resolved path: this
 // system has no bind mounts. A link that is put in place between this check and the start of the container is not
 // noticed.
-func bindSubPath(volume, sub, _ string, _ *holds) (string, error) {
+func Bind(volume, sub, _ string, _ *Holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package volume
+package subpath
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 	"porthole.dev/porthole/kubelet/volume/paths"
 )
 
-// bindSubPath makes missing folders of volume/sub and returns the resolved path: Windows has no bind mounts. It holds
+// Bind makes missing folders of volume/sub and returns the resolved path: Windows has no bind mounts. It holds
 // each element open from its check on, until the caller releases held after the start of the container.
-func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
+func Bind(volume, sub, _ string, held *Holds) (string, error) {
 	root, beneath, missing, err := resolveBeneath(volume, sub)
 	if err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func bindSubPath(volume, sub, _ string, held *holds) (string, error) {
 }
 
 // holdElement holds one element of a sub path. If it does not exist, holdElement makes a folder.
-func holdElement(p string, held *holds) (*heldFile, error) {
+func holdElement(p string, held *Holds) (*heldFile, error) {
 	h, link, err := hold(p, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

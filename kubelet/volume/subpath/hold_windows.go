@@ -1,4 +1,4 @@
-package volume
+package subpath
 
 import (
 	"crypto/rand"
@@ -72,7 +72,7 @@ const childrenTried = 16
 // keepFilled keeps a held folder from becoming a link: only an empty one can (learn.microsoft.com,
 // FSCTL_SET_REPARSE_POINT: ERROR_DIR_NOT_EMPTY). It holds something that is in the folder, or else makes a hidden file
 // there, which goes away with its handle.
-func keepFilled(folder *heldFile, held *holds) error {
+func keepFilled(folder *heldFile, held *Holds) error {
 	at := windows.Handle(folder.Fd())
 	names, _ := folder.Readdirnames(childrenTried) // an error means that there is none to hold
 	for _, name := range names {
