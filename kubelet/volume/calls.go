@@ -16,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/measure"
+	"porthole.dev/porthole/kubelet/volume/token"
 )
 
 // call returns the volume as a driver is told of it, with the keys of a Secret; ref may be nil.
@@ -75,15 +76,11 @@ func (w *work) addPod(ctx context.Context, v *csi.Volume) error {
 
 	tokens := map[string]authv1.TokenRequestStatus{}
 	for _, r := range w.object.Spec.TokenRequests {
-		key := tokenKey{audience: r.Audience, seconds: defaultTokenSeconds}
-		if r.ExpirationSeconds != nil {
-			key.seconds = *r.ExpirationSeconds
-		}
-		got, err := requestToken(ctx, w.o, w.pod, key)
+		got, err := w.o.tokens().Request(ctx, w.pod, token.KeyOf(r.Audience, r.ExpirationSeconds))
 		if err != nil {
 			return err
 		}
-		tokens[r.Audience] = authv1.TokenRequestStatus{Token: got.value, ExpirationTimestamp: metaTime(got.expires)}
+		tokens[r.Audience] = authv1.TokenRequestStatus{Token: got.Value, ExpirationTimestamp: metaTime(got.Expires)}
 	}
 	text, err := json.Marshal(tokens)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/token"
 )
 
 // Manager owns the volume folders below the kubelet's root. It is safe for concurrent use. Calls that change the
@@ -34,7 +35,7 @@ type Manager struct {
 type podVolumes struct {
 	// work is held while folders of the pod are changed. It is taken before mu.
 	work   sync.Mutex
-	tokens *tokenCache
+	tokens *token.Cache
 	certs  *certCache
 	wake   wakeup.Signal // content may have changed
 
@@ -132,7 +133,7 @@ func newPodVolumes() *podVolumes {
 		born:    time.Now(),
 		made:    map[string]bool{},
 		watches: map[objectRef]func(){},
-		tokens:  newTokenCache(),
+		tokens:  token.NewCache(),
 		certs:   newCertCache(),
 		wake:    wakeup.New(),
 	}
@@ -185,7 +186,7 @@ func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job
 		bundles: m.opts.TrustBundles, storage: m.storage}
 	if p != nil {
 		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
-			return p.tokens.get(ctx, &m.opts, pod, s)
+			return p.tokens.Get(ctx, m.opts.tokens(), pod, s)
 		}
 		if m.opts.Certificates != nil {
 			j.certificate = func(ctx context.Context, key certKey, s *v1.PodCertificateProjection) ([]byte, []byte,
@@ -242,7 +243,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.tokens.renewed:
+		case <-p.tokens.Renewed:
 			continue
 		case <-p.certs.renewed:
 			continue
@@ -261,7 +262,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 // renewal returns when a token or certificate is due, false if there is none.
 func (p *podVolumes) renewal() (time.Time, bool) {
 	var due []time.Time
-	for _, next := range []func() (time.Time, bool){p.tokens.next, p.certs.next} {
+	for _, next := range []func() (time.Time, bool){p.tokens.Next, p.certs.next} {
 		if at, ok := next(); ok {
 			due = append(due, at)
 		}
@@ -298,6 +299,9 @@ func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 	}
 	return err
 }
+
+// tokens returns what service account tokens are asked for with.
+func (o Options) tokens() token.Asker { return token.Asker{Requester: o.Tokens, Now: o.Now} }
 
 func (o Options) podDir(uid types.UID) string {
 	return filepath.Join(o.RootDir, "pods", string(uid))

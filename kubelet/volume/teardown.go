@@ -124,6 +124,6 @@ func (p *podVolumes) close() {
 		release()
 		delete(p.watches, ref)
 	}
-	p.tokens.clear()
+	p.tokens.Clear()
 	p.certs.clear()
 }

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/token"
 )
 
 // The kinds of API objects whose keys volumes show as files.
@@ -33,19 +34,13 @@ type ObjectGetter interface {
 	Watch(kind, namespace, name string, changed func()) (release func())
 }
 
-// TokenRequester requests service account tokens; internal/kube implements it.
-type TokenRequester interface {
-	RequestToken(ctx context.Context, namespace, serviceAccount string,
-		request *authv1.TokenRequest) (*authv1.TokenRequest, error)
-}
-
 // Options configure a Manager. RootDir is required. Without Objects, volumes that show ConfigMaps and Secrets fail;
 // without Tokens, those that show service account tokens.
 type Options struct {
 	RootDir  string // the kubelet's root folder, absolute
 	NodeName string
 	Objects  ObjectGetter
-	Tokens   TokenRequester
+	Tokens   token.Requester
 	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is
 	// switched off.
 	TrustBundles TrustBundles
