@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/podcert"
 )
 
 // measure counts what was done about a volume.
@@ -109,30 +111,10 @@ func (m *Manager) Certificates() map[[2]string]int {
 			}
 			for n := range v.Projected.Sources {
 				if c := v.Projected.Sources[n].PodCertificate; c != nil {
-					out[[2]string{c.SignerName, p.certs.stateOf(certKey{v.Name, n}, m.opts.Now())}]++
+					out[[2]string{c.SignerName, p.certs.StateOf(podcert.Key{Volume: v.Name, Index: n}, m.opts.Now())}]++
 				}
 			}
 		}
 	})
 	return out
-}
-
-// stateOf returns the state of a certificate in upstream's words.
-func (c *certCache) stateOf(key certKey, now time.Time) string {
-	c.mu.Lock()
-	s := c.states[key]
-	c.mu.Unlock()
-	switch h := s.held; {
-	case s.refused != nil && strings.Contains(s.refused.Error(), "denied"):
-		return "denied"
-	case s.refused != nil:
-		return "failed"
-	case h == nil:
-		return "not_yet_issued"
-	case now.After(h.expires):
-		return "expired"
-	case now.After(h.refresh.Add(certOverdue)):
-		return "overdue_for_refresh"
-	}
-	return "fresh"
 }

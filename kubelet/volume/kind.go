@@ -8,6 +8,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/measure"
+	"porthole.dev/porthole/kubelet/volume/podcert"
 )
 
 // kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
@@ -52,7 +53,7 @@ type job struct {
 	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)
 	// certificate returns a private key and a chain of certificates for the pod; nil if that is switched off, and only
 	// for prepare.
-	certificate func(context.Context, certKey, *v1.PodCertificateProjection) (key, chain []byte, err error)
+	certificate func(context.Context, podcert.Key, *v1.PodCertificateProjection) (key, chain []byte, err error)
 }
 
 // group returns the group that shall own the volume (fsGroup), nil if the pod names none.

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/podcert"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -36,7 +37,7 @@ type podVolumes struct {
 	// work is held while folders of the pod are changed. It is taken before mu.
 	work   sync.Mutex
 	tokens *token.Cache
-	certs  *certCache
+	certs  *podcert.Cache
 	wake   wakeup.Signal // content may have changed
 
 	mu      sync.Mutex // guards all fields below
@@ -134,7 +135,7 @@ func newPodVolumes() *podVolumes {
 		made:    map[string]bool{},
 		watches: map[objectRef]func(){},
 		tokens:  token.NewCache(),
-		certs:   newCertCache(),
+		certs:   podcert.NewCache(),
 		wake:    wakeup.New(),
 	}
 }
@@ -170,7 +171,7 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 				continue
 			}
 			ref.namespace = "" // the node's
-			changed = func() { p.certs.tell(); p.wake.Wake() }
+			changed = func() { p.certs.Tell(); p.wake.Wake() }
 		}
 
 		if _, known := p.watches[ref]; !known && !p.closed {
@@ -189,9 +190,9 @@ func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job
 			return p.tokens.Get(ctx, m.opts.tokens(), pod, s)
 		}
 		if m.opts.Certificates != nil {
-			j.certificate = func(ctx context.Context, key certKey, s *v1.PodCertificateProjection) ([]byte, []byte,
+			j.certificate = func(ctx context.Context, key podcert.Key, s *v1.PodCertificateProjection) ([]byte, []byte,
 				error) {
-				return certAsker{certCache: p.certs, o: &m.opts, pod: pod, key: key, projection: s}.get(ctx)
+				return p.certs.Get(ctx, m.opts.certificates(), pod, key, s)
 			}
 		}
 	}
@@ -245,7 +246,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 			return
 		case <-p.tokens.Renewed:
 			continue
-		case <-p.certs.renewed:
+		case <-p.certs.Renewed:
 			continue
 		case <-p.wake:
 		case <-timer.C:
@@ -260,14 +261,13 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 }
 
 // renewal returns when a token or certificate is due, false if there is none.
-func (p *podVolumes) renewal() (time.Time, bool) {
-	var due []time.Time
-	for _, next := range []func() (time.Time, bool){p.tokens.Next, p.certs.next} {
-		if at, ok := next(); ok {
-			due = append(due, at)
+func (p *podVolumes) renewal() (first time.Time, any bool) {
+	for _, next := range []func() (time.Time, bool){p.tokens.Next, p.certs.Next} {
+		if at, ok := next(); ok && (!any || at.Before(first)) {
+			first, any = at, true
 		}
 	}
-	return earliest(due...)
+	return first, any
 }
 
 // rewrite brings the files of the pod's volumes up to date. Failures are passed to Options.Failed.
@@ -302,6 +302,11 @@ func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 
 // tokens returns what service account tokens are asked for with.
 func (o Options) tokens() token.Asker { return token.Asker{Requester: o.Tokens, Now: o.Now} }
+
+// certificates returns what certificates of pods are asked for with.
+func (o Options) certificates() podcert.Asker {
+	return podcert.Asker{API: o.Certificates, Now: o.Now, Event: o.Event}
+}
 
 func (o Options) podDir(uid types.UID) string {
 	return filepath.Join(o.RootDir, "pods", string(uid))

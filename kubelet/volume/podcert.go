@@ -4,28 +4,15 @@ import (
 	"context"
 	"errors"
 
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/volume/files"
+	"porthole.dev/porthole/kubelet/volume/podcert"
 )
 
 // PodCertificate is the kind of the requests for certificates of pods. ObjectGetter.Watch watches all those of this
 // node at once, for the empty namespace and name.
 const PodCertificate = "PodCertificateRequest"
-
-// CertificateAPI requests certificates of pods; internal/kube implements it.
-type CertificateAPI interface {
-	ServiceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
-	GetNode(ctx context.Context) (*v1.Node, error)
-	CreateCertificateRequest(ctx context.Context,
-		r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error)
-	// CertificateRequest returns a request as the watch of this node's requests has it; nil if it has none of that
-	// name. known is false if that cannot be told, as there is no watch or it has no first state yet. The result is
-	// shared: do not change it.
-	CertificateRequest(ctx context.Context, namespace, name string) (r *certificatesv1beta1.PodCertificateRequest,
-		known bool)
-}
 
 // errCertificatesOff is what the user of a volume with a certificate sees on a node that was not told to have the
 // feature, which upstream has switched off too.
@@ -47,7 +34,7 @@ func (s certificateSource) files(ctx context.Context, j job) (files.Content, err
 	if j.certificate == nil {
 		return nil, errCertificatesOff
 	}
-	key, chain, err := j.certificate(ctx, certKey{volume: j.volume.Name, index: s.index}, s.projection)
+	key, chain, err := j.certificate(ctx, podcert.Key{Volume: j.volume.Name, Index: s.index}, s.projection)
 	if err != nil {
 		return nil, err
 	}

@@ -125,5 +125,5 @@ func (p *podVolumes) close() {
 		delete(p.watches, ref)
 	}
 	p.tokens.Clear()
-	p.certs.clear()
+	p.certs.Clear()
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/volume/podcert"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -45,7 +46,7 @@ type Options struct {
 	// switched off.
 	TrustBundles TrustBundles
 	// Certificates requests certificates of pods. Without it, volumes that show them fail: the feature is switched off.
-	Certificates CertificateAPI
+	Certificates podcert.API
 	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them,
 	// volumes of that kind fail.
 	Claims  ClaimAPI

@@ -59,7 +59,7 @@ func renewTime(now, expires time.Time, jitter time.Duration) time.Time {
 
 // Cache holds the service account tokens of one pod. It is safe for concurrent use.
 type Cache struct {
-	// renewed: a token was requested, so the next renewal is due at another time.
+	// Renewed: a token was requested, so the next renewal is due at another time.
 	Renewed wakeup.Signal
 
 	mu   sync.Mutex

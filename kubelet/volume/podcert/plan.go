@@ -1,4 +1,4 @@
-package volume
+package podcert
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 
 // Times of upstream's pkg/kubelet/podcertificate.
 const (
-	certLost    = 10 * time.Minute // a request that the watch has not shown for so long (and a jitter) is lost
-	certOverdue = 10 * time.Minute // after its time, a certificate that was not replaced is worth an event
+	certLost = 10 * time.Minute // a request that the watch has not shown for so long (and a jitter) is lost
+	Overdue  = 10 * time.Minute // after its time, a certificate that was not replaced is worth an event
 	// after a request to replace a certificate failed (ours; upstream's queue waits longer and longer)
-	certAgain  = time.Minute
-	certJitter = 5 * time.Minute // at most so much later, so that pods that started together do not ask together
+	Again  = time.Minute
+	Jitter = 5 * time.Minute // at most so much later, so that pods that started together do not ask together
 )
 
 // certState is what is known of one certificate of one pod:
@@ -109,7 +109,7 @@ func planCertificate(s certState, request *certificatesv1beta1.PodCertificateReq
 	}
 
 	if h := s.held; h != nil && p.step != certTake && p.step != certRefuse {
-		p.overdue = !h.overdue && now.After(h.refresh.Add(certOverdue))
+		p.overdue = !h.overdue && now.After(h.refresh.Add(Overdue))
 		p.expired = !h.expired && now.After(h.expires)
 	}
 	return p
@@ -176,7 +176,7 @@ func (s certState) next() (time.Time, bool) {
 			due = append(due, h.renewal())
 		}
 		if !h.overdue {
-			due = append(due, h.refresh.Add(certOverdue))
+			due = append(due, h.refresh.Add(Overdue))
 		}
 		if !h.expired {
 			due = append(due, h.expires)

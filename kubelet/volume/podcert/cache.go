@@ -1,10 +1,12 @@
-package volume
+// Package podcert requests certificates for pods and holds them, with their keys, until they are to be renewed.
+package podcert
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,42 +26,44 @@ const issueWait = 5 * time.Second
 // errNotIssued has upstream's words.
 var errNotIssued = errors.New("credential bundle is not issued yet")
 
-// certKey identifies a certificate among those of one pod.
-type certKey struct {
-	volume string
-	index  int // of the source
+// Key identifies a certificate among those of one pod.
+type Key struct {
+	Volume string
+	Index  int // of the source
 }
 
-// certCache holds the certificates of one pod. It is safe for concurrent use.
-type certCache struct {
-	// renewed: the state of a certificate has changed, so the next one is due at another time.
-	renewed wakeup.Signal
+// Cache holds the certificates of one pod. It is safe for concurrent use.
+type Cache struct {
+	// Renewed: the state of a certificate has changed, so the next one is due at another time.
+	Renewed wakeup.Signal
 
 	mu      sync.Mutex
-	states  map[certKey]certState
+	states  map[Key]certState
 	changed chan struct{} // closed when the watch has something new, and then replaced
 }
 
-func newCertCache() *certCache {
-	return &certCache{renewed: wakeup.New(), states: map[certKey]certState{}, changed: make(chan struct{})}
+// NewCache returns an empty cache.
+func NewCache() *Cache {
+	return &Cache{Renewed: wakeup.New(), states: map[Key]certState{}, changed: make(chan struct{})}
 }
 
-// tell says that a request of this node has changed.
-func (c *certCache) tell() {
+// Tell says that a request of this node has changed.
+func (c *Cache) Tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-func (c *certCache) clear() {
+// Clear drops all certificates.
+func (c *Cache) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.states)
 }
 
-// next returns when something is due, false if nothing is.
-func (c *certCache) next() (time.Time, bool) {
+// Next returns when something is due, false if nothing is.
+func (c *Cache) Next() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var due []time.Time
@@ -71,18 +75,32 @@ func (c *certCache) next() (time.Time, bool) {
 	return earliest(due...)
 }
 
-// certAsker is one certificate that something is done about.
-type certAsker struct {
-	*certCache
-	o          *Options
+// Asker is what certificates are asked for with.
+type Asker struct {
+	API API
+	Now func() time.Time
+	// Event records an event about a pod; optional.
+	Event func(pod *v1.Pod, eventType, reason, message string)
+}
+
+// wanted is one certificate that something is done about.
+type wanted struct {
+	*Cache
+	Asker
 	pod        *v1.Pod
-	key        certKey
+	key        Key
 	projection *v1.PodCertificateProjection
 }
 
-// get returns the private key and the chain of certificates as PEM. If there is none yet it waits for a moment. One
-// certificate is asked for by one caller at a time: those who change a pod's volumes wait for each other.
-func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
+// Get returns the private key and the chain of certificates of a pod as PEM. If there is none yet it waits for a
+// moment. One certificate is asked for by one caller at a time: those who change a pod's volumes wait for each other.
+func (c *Cache) Get(ctx context.Context, from Asker, pod *v1.Pod, at Key,
+	s *v1.PodCertificateProjection) (key, chain []byte, err error) {
+	return wanted{Cache: c, Asker: from, pod: pod, key: at, projection: s}.get(ctx)
+}
+
+// get is that of the cache.
+func (a wanted) get(ctx context.Context) (key, chain []byte, err error) {
 	timer := time.NewTimer(issueWait)
 	defer timer.Stop()
 	for {
@@ -94,7 +112,7 @@ func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 			a.mu.Lock()
 			a.states[a.key] = s
 			a.mu.Unlock()
-			a.renewed.Wake()
+			a.Renewed.Wake()
 		}
 
 		switch {
@@ -103,7 +121,7 @@ func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 		case s.held != nil:
 			if err != nil { // what is held is good until its end
 				klog.FromContext(ctx).Error(err, "Keeping the pod's certificate that could not be renewed", "pod",
-					klog.KObj(a.pod), "volume", a.key.volume, "expires", s.held.expires)
+					klog.KObj(a.pod), "volume", a.key.Volume, "expires", s.held.expires)
 			}
 			return s.held.key, s.held.chain, nil
 		case err != nil:
@@ -122,25 +140,25 @@ func (a certAsker) get(ctx context.Context) (key, chain []byte, err error) {
 
 // advance does what is to be done now about a certificate, and returns its state then. acted reports whether that is
 // another one.
-func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted bool, err error) {
+func (a wanted) advance(ctx context.Context, s certState) (_ certState, acted bool, err error) {
 	for {
 		var request *certificatesv1beta1.PodCertificateRequest
 		known, name := false, ""
 		if s.asked != nil {
 			name = s.asked.name
-			request, known = a.o.Certificates.CertificateRequest(ctx, a.pod.Namespace, name)
+			request, known = a.API.CertificateRequest(ctx, a.pod.Namespace, name)
 			if request != nil && !s.asked.seen {
 				s.asked, acted = &certAsked{name: name, key: s.asked.key, lost: s.asked.lost, seen: true}, true
 			}
 		}
 
-		plan := planCertificate(s, request, known, a.o.Now())
+		plan := planCertificate(s, request, known, a.Now())
 		klog.FromContext(ctx).V(4).
-			Info("Plan of a pod's certificate", "pod", klog.KObj(a.pod), "volume", a.key.volume, "request", name,
+			Info("Plan of a pod's certificate", "pod", klog.KObj(a.pod), "volume", a.key.Volume, "request", name,
 				"plan", plan.String())
 		for _, e := range plan.events(a.pod.Namespace, name) {
-			if a.o.Event != nil {
-				a.o.Event(a.pod, v1.EventTypeWarning, e.reason, e.message)
+			if a.Event != nil {
+				a.Event(a.pod, v1.EventTypeWarning, e.reason, e.message)
 			}
 		}
 		if plan.overdue || plan.expired {
@@ -165,7 +183,7 @@ func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted
 		case certAsk:
 			asked, err := a.ask(ctx)
 			if err != nil {
-				return s.postponed(a.o.Now()), true, fmt.Errorf("requesting a certificate of %s: %w",
+				return s.postponed(a.Now()), true, fmt.Errorf("requesting a certificate of %s: %w",
 					a.projection.SignerName, err)
 			}
 			s.asked, acted = asked, true
@@ -177,7 +195,7 @@ func (a certAsker) advance(ctx context.Context, s certState) (_ certState, acted
 func (s certState) postponed(now time.Time) certState {
 	if s.held != nil {
 		h := *s.held
-		h.again = now.Add(certAgain)
+		h.again = now.Add(Again)
 		s.held = &h
 	}
 	return s
@@ -189,16 +207,16 @@ func taken(key []byte, r *certificatesv1beta1.PodCertificateRequest) (*certHeld,
 		return nil, fmt.Errorf("PodCertificateRequest %s has no time of its certificate's end or renewal", r.Name)
 	}
 	return &certHeld{key: key, chain: onlyCertificates(r.Status.CertificateChain), expires: r.Status.NotAfter.Time,
-		refresh: r.Status.BeginRefreshAt.Add(rand.N(certJitter))}, nil
+		refresh: r.Status.BeginRefreshAt.Add(rand.N(Jitter))}, nil
 }
 
 // ask makes a key and requests a certificate for it.
-func (a certAsker) ask(ctx context.Context) (*certAsked, error) {
-	account, err := a.o.Certificates.ServiceAccount(ctx, a.pod.Namespace, a.pod.Spec.ServiceAccountName)
+func (a wanted) ask(ctx context.Context) (*certAsked, error) {
+	account, err := a.API.ServiceAccount(ctx, a.pod.Namespace, a.pod.Spec.ServiceAccountName)
 	if err != nil {
 		return nil, fmt.Errorf("reading service account %s: %w", a.pod.Spec.ServiceAccountName, err)
 	}
-	node, err := a.o.Certificates.GetNode(ctx)
+	node, err := a.API.GetNode(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the node: %w", err)
 	}
@@ -207,7 +225,7 @@ func (a certAsker) ask(ctx context.Context) (*certAsked, error) {
 		return nil, err
 	}
 
-	made, err := a.o.Certificates.CreateCertificateRequest(ctx, &certificatesv1beta1.PodCertificateRequest{
+	made, err := a.API.CreateCertificateRequest(ctx, &certificatesv1beta1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.pod.Namespace, GenerateName: "req-",
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: a.pod.Name,
 				UID: a.pod.UID}}},
@@ -223,5 +241,38 @@ func (a certAsker) ask(ctx context.Context) (*certAsked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &certAsked{name: made.Name, key: key, lost: a.o.Now().Add(certLost + rand.N(certJitter))}, nil
+	return &certAsked{name: made.Name, key: key, lost: a.Now().Add(certLost + rand.N(Jitter))}, nil
+}
+
+// API requests certificates of pods; internal/kube implements it.
+type API interface {
+	ServiceAccount(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
+	GetNode(ctx context.Context) (*v1.Node, error)
+	CreateCertificateRequest(ctx context.Context,
+		r *certificatesv1beta1.PodCertificateRequest) (*certificatesv1beta1.PodCertificateRequest, error)
+	// CertificateRequest returns a request as the watch of this node's requests has it; nil if it has none of that
+	// name. known is false if that cannot be told, as there is no watch or it has no first state yet. The result is
+	// shared: do not change it.
+	CertificateRequest(ctx context.Context, namespace, name string) (r *certificatesv1beta1.PodCertificateRequest,
+		known bool)
+}
+
+// StateOf returns the state of a certificate in upstream's words.
+func (c *Cache) StateOf(key Key, now time.Time) string {
+	c.mu.Lock()
+	s := c.states[key]
+	c.mu.Unlock()
+	switch h := s.held; {
+	case s.refused != nil && strings.Contains(s.refused.Error(), "denied"):
+		return "denied"
+	case s.refused != nil:
+		return "failed"
+	case h == nil:
+		return "not_yet_issued"
+	case now.After(h.expires):
+		return "expired"
+	case now.After(h.refresh.Add(Overdue)):
+		return "overdue_for_refresh"
+	}
+	return "fresh"
 }
