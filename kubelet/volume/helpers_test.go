@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // objects is an ObjectGetter that tests fill.
@@ -82,7 +83,7 @@ func (o *objects) setMap(name string, data map[string]string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.maps[name] = &v1.ConfigMap{Data: data}
-	for _, changed := range o.watchers[objectRef{ConfigMap, "ns", name}] {
+	for _, changed := range o.watchers[objectRef{sources.ConfigMap, "ns", name}] {
 		changed()
 	}
 }

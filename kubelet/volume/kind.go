@@ -8,7 +8,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/measure"
-	"porthole.dev/porthole/kubelet/volume/podcert"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
@@ -46,14 +46,8 @@ type job struct {
 
 	volumes string // the folder with the pod's volumes, each at <plugin>/<name>
 	windows bool   // the node's system
-	objects ObjectGetter
-	bundles TrustBundles // nil: switched off
 	storage *storage
-	// token returns a service account token for the pod; only for prepare.
-	token func(context.Context, *v1.ServiceAccountTokenProjection) (string, error)
-	// certificate returns a private key and a chain of certificates for the pod; nil if that is switched off, and only
-	// for prepare.
-	certificate func(context.Context, podcert.Key, *v1.PodCertificateProjection) (key, chain []byte, err error)
+	from    sources.API // its parts for tokens and certificates are only for prepare
 }
 
 // group returns the group that shall own the volume (fsGroup), nil if the pod names none.

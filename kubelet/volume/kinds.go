@@ -9,16 +9,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // kinds lists every type of volume that is supported. No volume is of more than one kind.
 var kinds = []kind{
 	hostPathKind{},
 	emptyDirKind{inFolder: "kubernetes.io~empty-dir"},
-	configMapKind,
-	secretKind,
-	downwardKind,
-	projectedKind,
+	written{inFolder: "kubernetes.io~configmap", onDisk: true, sources: sources.OfConfigMap},
+	written{inFolder: "kubernetes.io~secret", sources: sources.OfSecret},
+	written{inFolder: "kubernetes.io~downward-api", sources: sources.OfDownward},
+	written{inFolder: "kubernetes.io~projected", sources: sources.OfProjected},
 	imageKind{},
 	claimKind{},
 }
@@ -47,7 +48,7 @@ func kindAt(plugin string) interface {
 }
 
 // needsOf returns what the files of all the pod's volumes depend on.
-func needsOf(pod *v1.Pod) (needs []need) {
+func needsOf(pod *v1.Pod) (needs []sources.Need) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		k, ok := kindOf(v).(written)
@@ -56,7 +57,7 @@ func needsOf(pod *v1.Pod) (needs []need) {
 		}
 		list, _ := k.sources(v)
 		for _, s := range list {
-			if n := s.need(); n != (need{}) {
+			if n := s.Need(); n != (sources.Need{}) {
 				needs = append(needs, n)
 			}
 		}

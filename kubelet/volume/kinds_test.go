@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // notSupported are the fields of v1.VolumeSource that have no kind, and a part of what the event says in their place:
@@ -70,27 +72,6 @@ func TestVolumeSources(t *testing.T) {
 	}
 }
 
-// TestProjections asks of every field of v1.VolumeProjection that it is a source, and that one without any says so.
-func TestProjections(t *testing.T) {
-	all := reflect.TypeFor[v1.VolumeProjection]()
-	for i := range all.NumField() {
-		field := all.Field(i)
-		var p v1.VolumeProjection
-		reflect.ValueOf(&p).Elem().Field(i).Set(reflect.New(field.Type.Elem()))
-		s := projectedSource(&p, 0, nil)
-		if _, unknown := s.(unknownSource); unknown {
-			t.Errorf("%s is not supported", field.Name)
-		} else if s.need() == (need{}) {
-			t.Errorf("%s: files that depend on nothing are never rewritten", field.Name)
-		}
-	}
-
-	_, err := projectedSource(&v1.VolumeProjection{}, 0, nil).files(context.Background(), job{})
-	if want := "this type of projected source is not supported"; err == nil || err.Error() != want {
-		t.Errorf("a source of no type: %v, want %s", err, want)
-	}
-}
-
 // TestPluginFolders: the folders have upstream's names, so that either kubelet can tear down what the other made, and
 // no two kinds share one.
 func TestPluginFolders(t *testing.T) {
@@ -126,9 +107,9 @@ func TestNeeds(t *testing.T) {
 		vol("image", v1.VolumeSource{Image: &v1.ImageVolumeSource{}}),
 		vol("csi", v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}),
 	)
-	want := []need{{object: ConfigMap, name: "a"}, {object: Secret, name: "b"}, {pod: true},
-		{object: ConfigMap, name: "c"}, {object: Secret, name: "d"}, {pod: true}, {token: true}, {object: TrustBundle},
-		{object: PodCertificate}}
+	want := []sources.Need{{Object: sources.ConfigMap, Name: "a"}, {Object: sources.Secret, Name: "b"}, {Pod: true},
+		{Object: sources.ConfigMap, Name: "c"}, {Object: sources.Secret, Name: "d"}, {Pod: true}, {Token: true},
+		{Object: sources.TrustBundle}, {Object: sources.PodCertificate}}
 	if got := needsOf(pod); !slices.Equal(got, want) {
 		t.Errorf("needs: %+v, want %+v", got, want)
 	}

@@ -18,6 +18,7 @@ import (
 	"porthole.dev/porthole/internal/wakeup"
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/podcert"
+	"porthole.dev/porthole/kubelet/volume/sources"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -85,7 +86,7 @@ func (m *Manager) Observe(pod *v1.Pod) {
 	m.mu.Lock()
 	p := m.pods[pod.UID]
 	m.mu.Unlock()
-	if p == nil || !slices.ContainsFunc(needsOf(pod), func(n need) bool { return n.pod }) {
+	if p == nil || !slices.ContainsFunc(needsOf(pod), func(n sources.Need) bool { return n.Pod }) {
 		return
 	}
 
@@ -155,18 +156,18 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 	defer p.mu.Unlock()
 
 	for _, n := range needsOf(pod) {
-		if n.object == "" {
+		if n.Object == "" {
 			continue
 		}
-		ref := objectRef{kind: n.object, namespace: pod.Namespace, name: n.name}
+		ref := objectRef{kind: n.Object, namespace: pod.Namespace, name: n.Name}
 		changed := p.wake.Wake
-		switch n.object {
-		case TrustBundle:
+		switch n.Object {
+		case sources.TrustBundle:
 			if m.opts.TrustBundles == nil {
 				continue
 			}
 			ref.namespace = "" // the cluster's
-		case PodCertificate:
+		case sources.PodCertificate:
 			if m.opts.Certificates == nil {
 				continue
 			}
@@ -183,14 +184,13 @@ func (m *Manager) watchObjects(p *podVolumes, pod *v1.Pod) {
 // job returns what is needed to do something with one volume of a pod. p is nil if that is not to prepare it.
 func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job {
 	j := job{pod: pod, facts: facts, volume: v, volumes: m.opts.volumesDir(pod.UID), windows: m.windows,
-		objects: m.opts.Objects,
-		bundles: m.opts.TrustBundles, storage: m.storage}
+		storage: m.storage, from: sources.API{Objects: m.opts.Objects, Bundles: m.opts.TrustBundles}}
 	if p != nil {
-		j.token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
+		j.from.Token = func(ctx context.Context, s *v1.ServiceAccountTokenProjection) (string, error) {
 			return p.tokens.Get(ctx, m.opts.tokens(), pod, s)
 		}
 		if m.opts.Certificates != nil {
-			j.certificate = func(ctx context.Context, key podcert.Key, s *v1.PodCertificateProjection) ([]byte, []byte,
+			j.from.Certificate = func(ctx context.Context, key podcert.Key, s *v1.PodCertificateProjection) ([]byte, []byte,
 				error) {
 				return p.certs.Get(ctx, m.opts.certificates(), pod, key, s)
 			}

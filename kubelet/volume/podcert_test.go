@@ -17,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/volume/podcert"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // signer is a podcert.API whose requests tests answer.
@@ -84,7 +85,7 @@ func (s *signer) answer(t *testing.T, n int, condition string, refresh time.Time
 // when the signer is away, those of before stay. A refused one is said once, and its files stay too.
 func TestCertificateVolume(t *testing.T) {
 	o := newObjects()
-	s := &signer{told: func() { o.told(PodCertificate) }}
+	s := &signer{told: func() { o.told(sources.PodCertificate) }}
 	seconds := int32(3600)
 	pod := podWith(vol("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 		{PodCertificate: &v1.PodCertificateProjection{SignerName: "example.com/s", KeyType: "ED25519",
@@ -94,7 +95,7 @@ func TestCertificateVolume(t *testing.T) {
 	pod.Spec.ServiceAccountName = "robot"
 
 	off := newTestManager(t, o)
-	if err := off.Prepare(t.Context(), pod, Facts{}); !errors.Is(err, errCertificatesOff) {
+	if err := off.Prepare(t.Context(), pod, Facts{}); !errors.Is(err, sources.ErrCertificatesOff) {
 		t.Errorf("without the gate: %v", err)
 	}
 

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/testkit/wait"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // certificates as PEM, of bytes that no one takes for one: their content is never looked at.
@@ -46,57 +46,6 @@ func (b *bundles) TrustBundles(context.Context) ([]*certificatesv1beta1.ClusterT
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.list, b.err
-}
-
-func TestTrustAnchors(t *testing.T) {
-	all := []*certificatesv1beta1.ClusterTrustBundle{
-		bundle("z", "", nil, "two", "one", "one"),
-		bundle("example.com:s:b", "example.com/s", map[string]string{"live": "yes"}, "three", "two"),
-		bundle("example.com:s:a", "example.com/s", nil, "one"),
-		bundle("other.com:s:a", "other.com/s", map[string]string{"live": "yes"}, "four"),
-	}
-	name, signer, gone, yes := "z", "example.com/s", "gone", true
-	live := &metav1.LabelSelector{MatchLabels: map[string]string{"live": "yes"}}
-
-	for title, c := range map[string]struct {
-		p    v1.ClusterTrustBundleProjection
-		want []string
-		err  string
-	}{
-		"by name, each certificate once": {p: v1.ClusterTrustBundleProjection{Name: &name},
-			want: []string{"one", "two"}},
-		"all of a signer": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
-			LabelSelector: &metav1.LabelSelector{}}, want: []string{"one", "three", "two"}},
-		"of a signer by label": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
-			LabelSelector: live}, want: []string{"three", "two"}},
-		"no selector selects none": {p: v1.ClusterTrustBundleProjection{SignerName: &signer},
-			err: "combination of signerName and labelSelector matched zero ClusterTrustBundles"},
-		"none, optional": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
-			Optional: &yes}},
-		"a name that is not there": {p: v1.ClusterTrustBundleProjection{Name: &gone},
-			err: `clustertrustbundle "gone" not found`},
-		"a name that is not there, optional": {p: v1.ClusterTrustBundleProjection{Name: &gone, Optional: &yes}},
-		"neither a name nor a signer":        {err: "requires either name or signerName"},
-		"a selector that is none, by a wrong": {p: v1.ClusterTrustBundleProjection{SignerName: &signer,
-			LabelSelector: &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
-			err: "labelSelector of clusterTrustBundle"},
-	} {
-		got, err := trustAnchors(all, &c.p)
-		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v, want %s", title, err, c.err)
-			}
-			continue
-		}
-		var want bytes.Buffer
-		for _, one := range c.want {
-			want.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(one)}))
-		}
-		if err != nil || !bytes.Equal(got, want.Bytes()) {
-			t.Errorf("%s: %v\n%s", title, err, got)
-		}
-	}
 }
 
 // The file follows its bundle, belongs to the pod's one user, and stays as it was when the bundles cannot be read.
@@ -134,9 +83,9 @@ func TestTrustBundleVolume(t *testing.T) {
 	}
 
 	b.set(errors.New("away"))
-	o.told(TrustBundle)
+	o.told(sources.TrustBundle)
 	b.set(nil, bundle("z", "", nil, "two"))
-	o.told(TrustBundle)
+	o.told(sources.TrustBundle)
 	wait.True(t, 10*time.Second, "the file follows the bundle",
 		func() bool { return content() != first && content() != "" })
 }

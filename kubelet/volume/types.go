@@ -9,13 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/volume/podcert"
+	"porthole.dev/porthole/kubelet/volume/sources"
 	"porthole.dev/porthole/kubelet/volume/token"
-)
-
-// The kinds of API objects whose keys volumes show as files.
-const (
-	ConfigMap = "ConfigMap"
-	Secret    = "Secret"
 )
 
 // objectRef names one API object; kind is ConfigMap or Secret.
@@ -44,7 +39,7 @@ type Options struct {
 	Tokens   token.Requester
 	// TrustBundles reads the cluster's bundles of authorities. Without it, volumes that show them fail: the feature is
 	// switched off.
-	TrustBundles TrustBundles
+	TrustBundles sources.TrustBundles
 	// Certificates requests certificates of pods. Without it, volumes that show them fail: the feature is switched off.
 	Certificates podcert.API
 	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them,

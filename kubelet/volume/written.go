@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/files"
+	"porthole.dev/porthole/kubelet/volume/sources"
 )
 
 // written is a kind of volumes whose files the kubelet writes and keeps up to date. Containers can only read them.
@@ -19,25 +20,7 @@ type written struct {
 	// system).
 	onDisk bool
 	// sources returns where the files of a volume come from. ok is false if the volume is not of this kind.
-	sources func(v *v1.Volume) (list []source, ok bool)
-}
-
-// source is where files of a volume come from. Most volumes have one; a projected volume has any number.
-type source interface {
-	need() need
-	// files returns the files as they are now.
-	files(ctx context.Context, j job) (files.Content, error)
-}
-
-// need is what the files of a source depend on: they change when it changes. The zero value is nothing.
-type need struct {
-	// object is the kind of an object (ConfigMap or Secret), name its name in the pod's namespace; both may be empty.
-	// Of TrustBundle, which are the cluster's, and PodCertificate, which are the node's, there is no name.
-	object, name string
-	// token: the files hold a service account token, which expires.
-	token bool
-	// pod: the files show labels, annotations or resources of the pod itself.
-	pod bool
+	sources func(v *v1.Volume) (list []sources.Source, ok bool)
 }
 
 func (k written) of(v *v1.Volume) bool {
@@ -48,9 +31,10 @@ func (k written) of(v *v1.Volume) bool {
 // prepare reads the files from their sources and writes those that differ.
 func (k written) prepare(ctx context.Context, j job) error {
 	list, _ := k.sources(j.volume)
+	from := sources.Job{API: j.from, Pod: j.pod, Volume: j.volume.Name, Allocatable: j.facts.Allocatable}
 	want := files.Content{}
 	for _, s := range list {
-		part, err := s.files(ctx, j)
+		part, err := s.Files(ctx, from)
 		if err != nil {
 			return err
 		}
@@ -85,47 +69,4 @@ func (k written) makeFolder(dir string) error {
 		return fmt.Errorf("making volume folder: %w", err)
 	}
 	return nil
-}
-
-// selection is which keys of an object become which files. Without items, every key becomes a file of its name.
-type selection struct {
-	items []v1.KeyToPath
-	mode  int32 // of files whose item has none
-	// optional allows that the object, or a key of items, does not exist.
-	optional bool
-}
-
-func newSelection(items []v1.KeyToPath, mode *int32, optional *bool) selection {
-	s := selection{items: items, mode: v1.ConfigMapVolumeSourceDefaultMode, optional: optional != nil && *optional}
-	if mode != nil {
-		s.mode = *mode
-	}
-	return s
-}
-
-// pick returns the files of an object's keys. object is upstream's word for it in the error: config or secret.
-func (s selection) pick(object string, keys map[string][]byte) (files.Content, error) {
-	out := files.Content{}
-	if len(s.items) == 0 {
-		for k, data := range keys {
-			out[k] = files.File{Data: data, Mode: s.mode}
-		}
-		return out, nil
-	}
-
-	for _, item := range s.items {
-		data, ok := keys[item.Key]
-		if !ok {
-			if s.optional {
-				continue
-			}
-			return nil, fmt.Errorf("references non-existent %s key: %s", object, item.Key)
-		}
-		f := files.File{Data: data, Mode: s.mode}
-		if item.Mode != nil {
-			f.Mode = *item.Mode
-		}
-		out[item.Path] = f
-	}
-	return out, nil
 }

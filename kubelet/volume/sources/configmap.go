@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -10,15 +10,14 @@ import (
 	"porthole.dev/porthole/kubelet/volume/files"
 )
 
-// configMapKind is the kind of volumes that hold the keys of a ConfigMap.
-var configMapKind = written{inFolder: "kubernetes.io~configmap", onDisk: true,
-	sources: func(v *v1.Volume) ([]source, bool) {
-		s := v.ConfigMap
-		if s == nil {
-			return nil, false
-		}
-		return []source{configMapSource{s.Name, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
-	}}
+// OfConfigMap returns the sources of a volume that holds the keys of a ConfigMap.
+func OfConfigMap(v *v1.Volume) ([]Source, bool) {
+	s := v.ConfigMap
+	if s == nil {
+		return nil, false
+	}
+	return []Source{configMapSource{s.Name, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
+}
 
 // configMapSource is the keys of a ConfigMap as files.
 type configMapSource struct {
@@ -26,15 +25,15 @@ type configMapSource struct {
 	selection
 }
 
-func (s configMapSource) need() need { return need{object: ConfigMap, name: s.name} }
+func (s configMapSource) Need() Need { return Need{Object: ConfigMap, Name: s.name} }
 
-// files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not
+// Files returns the selected keys of the ConfigMap, from data and binaryData. An optional ConfigMap that does not
 // exist has no files; any other failure to read it is an error, so that files that were written before stay.
-func (s configMapSource) files(ctx context.Context, j job) (files.Content, error) {
-	if j.objects == nil {
+func (s configMapSource) Files(ctx context.Context, j Job) (files.Content, error) {
+	if j.Objects == nil {
 		return nil, fmt.Errorf("no API server to read configmap %q from", s.name)
 	}
-	cm, err := j.objects.ConfigMap(ctx, j.pod.Namespace, s.name)
+	cm, err := j.Objects.ConfigMap(ctx, j.Pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
 		return files.Content{}, nil
 	}

@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"porthole.dev/porthole/kubelet/volume/podcert"
 )
 
-// PodCertificate is the kind of the requests for certificates of pods. ObjectGetter.Watch watches all those of this
+// PodCertificate is the kind of the requests for certificates of pods. The manager watches all those of this
 // node at once, for the empty namespace and name.
 const PodCertificate = "PodCertificateRequest"
 
-// errCertificatesOff is what the user of a volume with a certificate sees on a node that was not told to have the
+// ErrCertificatesOff is what the user of a volume with a certificate sees on a node that was not told to have the
 // feature, which upstream has switched off too.
-var errCertificatesOff = errors.New(
+var ErrCertificatesOff = errors.New(
 	"podCertificate is switched off on this node: set the feature gate PodCertificateRequest of the kubelet and of " +
 		"the API server, which also has to serve certificates.k8s.io/v1beta1")
 
@@ -28,13 +28,13 @@ type certificateSource struct {
 	mode       *int32 // of the files; nil is 0644
 }
 
-func (certificateSource) need() need { return need{object: PodCertificate} }
+func (certificateSource) Need() Need { return Need{Object: PodCertificate} }
 
-func (s certificateSource) files(ctx context.Context, j job) (files.Content, error) {
-	if j.certificate == nil {
-		return nil, errCertificatesOff
+func (s certificateSource) Files(ctx context.Context, j Job) (files.Content, error) {
+	if j.Certificate == nil {
+		return nil, ErrCertificatesOff
 	}
-	key, chain, err := j.certificate(ctx, podcert.Key{Volume: j.volume.Name, Index: s.index}, s.projection)
+	key, chain, err := j.Certificate(ctx, podcert.Key{Volume: j.Volume, Index: s.index}, s.projection)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s certificateSource) files(ctx context.Context, j job) (files.Content, err
 		for _, part := range parts {
 			f.Data = append(f.Data, part...)
 		}
-		restrictToken(&f, j.pod)
+		restrictToken(&f, j.Pod)
 		return out.Merge(files.Content{path: f})
 	}
 	err = errors.Join(add(p.CredentialBundlePath, key, chain), add(p.KeyPath, key), add(p.CertificateChainPath, chain))

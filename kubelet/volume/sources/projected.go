@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -9,22 +9,22 @@ import (
 	"porthole.dev/porthole/kubelet/volume/files"
 )
 
-// projectedKind is the kind of volumes that hold the files of several sources in one folder.
-var projectedKind = written{inFolder: "kubernetes.io~projected", sources: func(v *v1.Volume) ([]source, bool) {
+// OfProjected returns the sources of a volume that holds the files of several sources in one folder.
+func OfProjected(v *v1.Volume) ([]Source, bool) {
 	p := v.Projected
 	if p == nil {
 		return nil, false
 	}
-	list := make([]source, 0, len(p.Sources))
+	list := make([]Source, 0, len(p.Sources))
 	for i := range p.Sources {
 		list = append(list, projectedSource(&p.Sources[i], i, p.DefaultMode))
 	}
 	return list, true
-}}
+}
 
 // projectedSource returns one source of a projected volume, the one with that index. mode is that of the volume; nil
 // is 0644. It is the one list of the sources that are supported.
-func projectedSource(p *v1.VolumeProjection, index int, mode *int32) source {
+func projectedSource(p *v1.VolumeProjection, index int, mode *int32) Source {
 	switch {
 	case p.ConfigMap != nil:
 		return configMapSource{p.ConfigMap.Name, newSelection(p.ConfigMap.Items, mode, p.ConfigMap.Optional)}
@@ -45,8 +45,8 @@ func projectedSource(p *v1.VolumeProjection, index int, mode *int32) source {
 // unknownSource is a source that is not supported: its volume fails.
 type unknownSource struct{}
 
-func (unknownSource) need() need { return need{} }
+func (unknownSource) Need() Need { return Need{} }
 
-func (unknownSource) files(context.Context, job) (files.Content, error) {
+func (unknownSource) Files(context.Context, Job) (files.Content, error) {
 	return nil, errors.New("this type of projected source is not supported")
 }

@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"porthole.dev/porthole/kubelet/volume/files"
 )
 
-// secretKind is the kind of volumes that hold the keys of a Secret.
-var secretKind = written{inFolder: "kubernetes.io~secret", sources: func(v *v1.Volume) ([]source, bool) {
+// OfSecret returns the sources of a volume that holds the keys of a Secret.
+func OfSecret(v *v1.Volume) ([]Source, bool) {
 	s := v.Secret
 	if s == nil {
 		return nil, false
 	}
-	return []source{secretSource{s.SecretName, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
-}}
+	return []Source{secretSource{s.SecretName, newSelection(s.Items, s.DefaultMode, s.Optional)}}, true
+}
 
 // secretSource is the keys of a Secret as files.
 type secretSource struct {
@@ -25,13 +25,13 @@ type secretSource struct {
 	selection
 }
 
-func (s secretSource) need() need { return need{object: Secret, name: s.name} }
+func (s secretSource) Need() Need { return Need{Object: Secret, Name: s.name} }
 
-func (s secretSource) files(ctx context.Context, j job) (files.Content, error) {
-	if j.objects == nil {
+func (s secretSource) Files(ctx context.Context, j Job) (files.Content, error) {
+	if j.Objects == nil {
 		return nil, fmt.Errorf("no API server to read secret %q from", s.name)
 	}
-	secret, err := j.objects.Secret(ctx, j.pod.Namespace, s.name)
+	secret, err := j.Objects.Secret(ctx, j.Pod.Namespace, s.name)
 	if apierrors.IsNotFound(err) && s.optional {
 		return files.Content{}, nil
 	}

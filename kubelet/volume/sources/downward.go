@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"porthole.dev/porthole/kubelet/volume/files"
 )
 
-// downwardKind is the kind of volumes that show fields of the pod itself (the downward API).
-var downwardKind = written{inFolder: "kubernetes.io~downward-api", sources: func(v *v1.Volume) ([]source, bool) {
+// OfDownward returns the sources of a volume that shows fields of the pod itself (the downward API).
+func OfDownward(v *v1.Volume) ([]Source, bool) {
 	s := v.DownwardAPI
 	if s == nil {
 		return nil, false
 	}
-	return []source{downwardSource{s.Items, s.DefaultMode}}, true
-}}
+	return []Source{downwardSource{s.Items, s.DefaultMode}}, true
+}
 
 // downwardSource is fields of the pod as files.
 type downwardSource struct {
@@ -25,11 +25,11 @@ type downwardSource struct {
 	mode  *int32 // of files whose item has none; nil is 0644
 }
 
-func (downwardSource) need() need { return need{pod: true} }
+func (downwardSource) Need() Need { return Need{Pod: true} }
 
-// files returns one file per item. A mode of the item counts before that of the volume. One field that cannot be read
+// Files returns one file per item. A mode of the item counts before that of the volume. One field that cannot be read
 // fails the whole volume.
-func (s downwardSource) files(_ context.Context, j job) (files.Content, error) {
+func (s downwardSource) Files(_ context.Context, j Job) (files.Content, error) {
 	out := files.Content{}
 	for _, item := range s.items {
 		f := files.File{Mode: v1.DownwardAPIVolumeSourceDefaultMode}
@@ -44,9 +44,9 @@ func (s downwardSource) files(_ context.Context, j job) (files.Content, error) {
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			value, err = env.Metadata(j.pod, item.FieldRef.FieldPath)
+			value, err = env.Metadata(j.Pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			value, err = env.ResourceField(j.pod, onlyContainer(j.pod), item.ResourceFieldRef, j.facts.Allocatable)
+			value, err = env.ResourceField(j.Pod, onlyContainer(j.Pod), item.ResourceFieldRef, j.Allocatable)
 		default:
 			err = fmt.Errorf("file %q has neither fieldRef nor resourceFieldRef", item.Path)
 		}

@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"porthole.dev/porthole/kubelet/volume/files"
 )
 
-// TrustBundle is the kind of the cluster's bundles of certificates of authorities. ObjectGetter.Watch watches all of
+// TrustBundle is the kind of the cluster's bundles of certificates of authorities. The manager watches all of
 // them at once, for the empty namespace and name.
 const TrustBundle = "ClusterTrustBundle"
 
@@ -38,13 +38,13 @@ type bundleSource struct {
 	mode       *int32 // of the file; nil is 0644
 }
 
-func (bundleSource) need() need { return need{object: TrustBundle} }
+func (bundleSource) Need() Need { return Need{Object: TrustBundle} }
 
-func (s bundleSource) files(ctx context.Context, j job) (files.Content, error) {
-	if j.bundles == nil {
+func (s bundleSource) Files(ctx context.Context, j Job) (files.Content, error) {
+	if j.Bundles == nil {
 		return nil, errBundlesOff
 	}
-	all, err := j.bundles.TrustBundles(ctx)
+	all, err := j.Bundles.TrustBundles(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading ClusterTrustBundles: %w", err)
 	}
@@ -56,7 +56,7 @@ func (s bundleSource) files(ctx context.Context, j job) (files.Content, error) {
 	if s.mode != nil {
 		f.Mode = *s.mode
 	}
-	restrictToken(&f, j.pod)
+	restrictToken(&f, j.Pod)
 	return files.Content{s.projection.Path: f}, nil
 }
 

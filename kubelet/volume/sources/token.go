@@ -1,4 +1,4 @@
-package volume
+package sources
 
 import (
 	"context"
@@ -14,10 +14,10 @@ type tokenSource struct {
 	mode       *int32 // of the file; nil is 0644
 }
 
-func (tokenSource) need() need { return need{token: true} }
+func (tokenSource) Need() Need { return Need{Token: true} }
 
-func (s tokenSource) files(ctx context.Context, j job) (files.Content, error) {
-	value, err := j.token(ctx, s.projection)
+func (s tokenSource) Files(ctx context.Context, j Job) (files.Content, error) {
+	value, err := j.Token(ctx, s.projection)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (s tokenSource) files(ctx context.Context, j job) (files.Content, error) {
 	if s.mode != nil {
 		f.Mode = *s.mode
 	}
-	restrictToken(&f, j.pod)
+	restrictToken(&f, j.Pod)
 	return files.Content{s.projection.Path: f}, nil
 }
 
