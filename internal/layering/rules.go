@@ -23,7 +23,8 @@ type rule struct {
 var products = []string{"kubelet", "proxy", "routes", "ovn", "cni", "join", "web"}
 
 // pure folders compute; they do not act.
-var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "kubelet/volume/paths", "proxy/balance", "proxy/service/...",
+var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "kubelet/volume/paths",
+	"kubelet/volume/steps", "proxy/balance", "proxy/service/...",
 	"routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd",
 	"emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight", "join/upgrade", "web/model"}
 

@@ -31,7 +31,7 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 		v.Access.Group = strconv.FormatInt(*sc.FSGroup, 10)
 	}
 
-	if w.attach && w.attachment == nil {
+	if w.Attach && w.attachment == nil {
 		if ok, why, err := w.readAttachment(ctx); err != nil || !ok {
 			return v, fmt.Errorf("volume %s is not attached to the node: %s %w", w.handle, why, err)
 		}
@@ -112,7 +112,7 @@ func (w *work) expandVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.grow {
+	if w.Grow {
 		if err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
 			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
 				v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizeInProgress}
@@ -121,13 +121,13 @@ func (w *work) expandVolume(ctx context.Context) error {
 		}
 	}
 
-	err = w.driver.Expand(ctx, v, csi.Growth{Target: w.at(), Bytes: w.size})
+	err = w.driver.Expand(ctx, v, csi.Growth{Target: w.at(), Bytes: w.Size})
 	if err != nil {
 		return w.notExpanded(ctx, err)
 	}
 	w.event(v1.EventTypeNormal, resizeSucceeded,
 		fmt.Sprintf("MountVolume.NodeExpandVolume succeeded for volume %q", w.name))
-	if !w.grow {
+	if !w.Grow {
 		return nil
 	}
 	return w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
@@ -146,9 +146,9 @@ func (w *work) notExpanded(ctx context.Context, cause error) error {
 		fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
 	give := csi.Infeasible(cause) || csi.InUse(cause)
 	if give {
-		w.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.size })
+		w.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.Size })
 	}
-	if !w.grow {
+	if !w.Grow {
 		return nil
 	}
 

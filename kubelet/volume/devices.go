@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // deviceKey names one volume of a driver.
@@ -85,7 +87,7 @@ func (d *devices) use(r record, path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.get(r)
-	one.users[path] = one.users[path] || r.reached(r.Boot) != awaited
+	one.users[path] = one.users[path] || r.reached(r.Boot) != steps.Awaited
 }
 
 // stage notes that a volume is, or may be, staged.

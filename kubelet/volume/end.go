@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // ending is a volume of a driver that is taken away from a pod. It comes from what is on disk alone: the pod may be
@@ -91,12 +92,12 @@ func (s *storage) end(ctx context.Context, e ending) error {
 	if err != nil {
 		return err
 	}
-	o := observed{used: begun}
+	o := steps.Observed{Used: steps.Begun}
 	if used {
-		o.used = r.reached(s.o.BootID)
+		o.Used = r.reached(s.o.BootID)
 	}
-	for _, k := range planEnd(o) {
-		if k == forgetUse {
+	for _, k := range steps.ForEnd(o) {
+		if k == steps.ForgetUse {
 			continue // under the lock of the volume, below
 		}
 		if err := s.endStep(ctx, e, k); err != nil {
@@ -114,7 +115,7 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 	}
 	defer unshare()
 	if e.record != "" {
-		if err := s.endStep(ctx, e, forgetUse); err != nil {
+		if err := s.endStep(ctx, e, steps.ForgetUse); err != nil {
 			return err
 		}
 	}
@@ -126,11 +127,11 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 	if err != nil {
 		return err
 	}
-	o := observed{others: s.devices.others(e.deviceKey, e.record)}
+	o := steps.Observed{Others: s.devices.others(e.deviceKey, e.record)}
 	if staged {
-		o.staged = r.reached(s.o.BootID)
+		o.Staged = r.reached(s.o.BootID)
 	}
-	plan := planUnstage(o)
+	plan := steps.ForUnstage(o)
 	klog.FromContext(ctx).V(2).
 		Info("Plan of a volume's end", "volume", e.deviceKey.String(), "observed", o.String(), "plan", plan.String())
 	for _, k := range plan {
@@ -138,13 +139,13 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 			return err
 		}
 	}
-	if s.o.NodeChanged != nil && !o.others {
+	if s.o.NodeChanged != nil && !o.Others {
 		s.o.NodeChanged() // the volume may be detached now
 	}
 	return nil
 }
 
-func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
+func (s *storage) endStep(ctx context.Context, e ending, k steps.Kind) error {
 	if s.failpoint != nil {
 		if err := s.failpoint(k); err != nil {
 			return err
@@ -152,29 +153,29 @@ func (s *storage) endStep(ctx context.Context, e ending, k stepKind) error {
 	}
 
 	switch k {
-	case unpublish:
+	case steps.Unpublish:
 		d, err := s.registered(e.deviceKey.driver)
 		if err != nil {
 			return err
 		}
 		return d.Unpublish(ctx, e.handle, e.target)
-	case removeTarget:
+	case steps.RemoveTarget:
 		return s.removeTarget(e)
-	case forgetUse:
+	case steps.ForgetUse:
 		if err := disk.RemoveEmpty(e.record); err != nil {
 			return fmt.Errorf("removing what is known of a volume: %w", err)
 		}
 		s.devices.forget(e.deviceKey, e.record)
 		return nil
 
-	case unstage:
+	case steps.Unstage:
 		return s.unstageVolume(ctx, e)
-	case removeStaging:
+	case steps.RemoveStaging:
 		if err := disk.UnmountAll(e.staging); err != nil {
 			return err
 		}
 		return disk.RemoveFolder(e.staging)
-	case forgetStage:
+	case steps.ForgetStage:
 		if err := disk.RemoveEmpty(e.stageRecord); err != nil {
 			return fmt.Errorf("removing what is known of a staged volume: %w", err)
 		}

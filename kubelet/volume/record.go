@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"porthole.dev/porthole/internal/atomicfile"
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // recordName is the name of the files in which upstream's kubelet also writes down what it has of a volume.
@@ -71,14 +72,14 @@ func writeRecord(path string, r record) error {
 }
 
 // reached returns how far a record says that its volume has come in this boot.
-func (r record) reached(boot string) progress {
+func (r record) reached(boot string) steps.Progress {
 	switch {
-	case r.State == awaited.String():
-		return awaited
-	case r.State == done.String() && r.Boot == boot:
-		return done
+	case r.State == steps.Awaited.String():
+		return steps.Awaited
+	case r.State == steps.Done.String() && r.Boot == boot:
+		return steps.Done
 	}
-	return begun
+	return steps.Begun
 }
 
 func (r record) size() int64 {

@@ -17,6 +17,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
@@ -45,7 +46,7 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 		unshare()
 		return err
 	}
-	own := slices.IndexFunc(plan, func(k stepKind) bool { return k >= notePublish })
+	own := slices.IndexFunc(plan, func(k steps.Kind) bool { return k >= steps.NotePublish })
 	if own < 0 {
 		own = len(plan)
 	}
@@ -69,19 +70,19 @@ func (w *work) exclusive() bool {
 	return w.pv != nil && len(w.pv.Spec.AccessModes) == 1 && w.pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }
 
-func (s *storage) planUse(w *work) (steps, error) {
+func (s *storage) planUse(w *work) (steps.List, error) {
 	o, own, staged, err := s.observe(w.use)
 	if err != nil {
 		return nil, err
 	}
 	w.own, w.staged, w.observed = own, staged, o
-	if o.used == absent {
+	if o.Used == steps.Absent {
 		w.own = w.newRecord()
 	}
-	if o.staged == absent {
+	if o.Staged == steps.Absent {
 		w.staged = w.newRecord()
 	}
-	return planUse(w.wish, o), nil
+	return steps.ForUse(w.Wish, o), nil
 }
 
 // work is what is being done for one volume of a pod. It belongs to one goroutine.
@@ -91,8 +92,8 @@ type work struct {
 	driver *csi.Driver // nil if nothing is to be done
 	can    csi.Abilities
 	object *storagev1.CSIDriver // what the cluster says of the driver
-	wish
-	observed    observed
+	steps.Wish
+	observed    steps.Observed
 	own, staged record
 	attachment  *storagev1.VolumeAttachment // nil until it was read
 }
@@ -111,11 +112,11 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 
 	w.driver, err = s.driver(ctx, u)
 	if err != nil {
-		if o, _, _, failed := s.observe(u); failed == nil && o.used == done && o.there {
+		if o, _, _, failed := s.observe(u); failed == nil && o.Used == steps.Done && o.There {
 			klog.FromContext(ctx).V(2).
 				Info("The driver of a published volume is away", "pod", klog.KObj(u.pod), "volume", u.volume, "driver",
 					u.deviceKey.driver)
-			w.wish = wish{}
+			w.Wish = steps.Wish{}
 			return w, nil
 		}
 		return nil, err
@@ -123,7 +124,7 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 	if w.can, err = w.driver.Abilities(ctx); err != nil {
 		return nil, err
 	}
-	w.wish = w.wanted()
+	w.Wish = w.wanted()
 	return w, nil
 }
 
@@ -171,12 +172,12 @@ func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
 }
 
 // wanted returns how the volume shall be.
-func (w *work) wanted() wish {
-	out := wish{stages: w.can.Stage && w.inline == nil, owner: w.kubeletOwns(),
-		again: w.object.Spec.RequiresRepublish != nil && *w.object.Spec.RequiresRepublish}
-	out.attach = w.inline == nil && (w.object.Spec.AttachRequired == nil || *w.object.Spec.AttachRequired)
+func (w *work) wanted() steps.Wish {
+	out := steps.Wish{Stages: w.can.Stage && w.inline == nil, Owner: w.kubeletOwns(),
+		Again: w.object.Spec.RequiresRepublish != nil && *w.object.Spec.RequiresRepublish}
+	out.Attach = w.inline == nil && (w.object.Spec.AttachRequired == nil || *w.object.Spec.AttachRequired)
 	if w.block() {
-		out.again = false
+		out.Again = false
 	}
 	if w.claim == nil || !w.can.Expand || w.readOnly {
 		return out
@@ -192,7 +193,7 @@ func (w *work) wanted() wish {
 	if f, ok := w.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
 		return out // the driver cannot expand it while it is used
 	}
-	out.size, out.grow = size.Value(), reported.Cmp(size) < 0
+	out.Size, out.Grow = size.Value(), reported.Cmp(size) < 0
 	return out
 }
 
@@ -238,11 +239,11 @@ func (w *work) newRecord() record {
 	}
 	return record{Driver: w.deviceKey.driver, Handle: w.handle, Name: w.name, Node: w.o.NodeName,
 		Lifecycle:  string(life),
-		Attachment: attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName), Attach: strconv.FormatBool(w.attach)}
+		Attachment: attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName), Attach: strconv.FormatBool(w.Attach)}
 }
 
 // do carries out steps one after the other. It ends at the first that fails.
-func (w *work) do(ctx context.Context, plan steps) error {
+func (w *work) do(ctx context.Context, plan steps.List) error {
 	if len(plan) > 0 {
 		klog.FromContext(ctx).V(2).
 			Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.deviceKey.driver, "plan",
@@ -266,58 +267,58 @@ func (w *work) do(ctx context.Context, plan steps) error {
 	return nil
 }
 
-func (w *work) step(ctx context.Context, k stepKind) error {
+func (w *work) step(ctx context.Context, k steps.Kind) error {
 	switch k {
-	case noteUse:
-		return w.noteUse(awaited)
-	case awaitAttach:
+	case steps.NoteUse:
+		return w.noteUse(steps.Awaited)
+	case steps.AwaitAttach:
 		return w.awaitAttach(ctx)
-	case noteStage:
-		return w.noteStage(begun)
-	case stage:
+	case steps.NoteStage:
+		return w.noteStage(steps.Begun)
+	case steps.Stage:
 		return w.stageVolume(ctx)
-	case noteStaged:
-		return w.noteStage(done)
+	case steps.NoteStaged:
+		return w.noteStage(steps.Done)
 
-	case notePublish:
-		return w.noteUse(begun)
-	case publish:
+	case steps.NotePublish:
+		return w.noteUse(steps.Begun)
+	case steps.Publish:
 		return w.publishVolume(ctx)
-	case setOwner:
+	case steps.SetOwner:
 		return w.setOwner()
-	case notePublished:
-		return w.noteUse(done)
-	case expand:
+	case steps.NotePublished:
+		return w.noteUse(steps.Done)
+	case steps.Expand:
 		return w.expandVolume(ctx)
-	case noteExpanded:
-		w.own.Size = strconv.FormatInt(w.size, 10)
+	case steps.NoteExpanded:
+		w.own.Size = strconv.FormatInt(w.Size, 10)
 		return writeRecord(w.record, w.own)
 	}
 	return fmt.Errorf("%s is not a step of making a volume available", k)
 }
 
-func (w *work) noteUse(p progress) error {
-	w.own.State, w.own.Boot, w.own.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.attach)
-	if p == done && w.own.Size == "" && !w.grow && w.size > 0 {
-		w.own.Size = strconv.FormatInt(w.size, 10)
+func (w *work) noteUse(p steps.Progress) error {
+	w.own.State, w.own.Boot, w.own.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.Attach)
+	if p == steps.Done && w.own.Size == "" && !w.Grow && w.Size > 0 {
+		w.own.Size = strconv.FormatInt(w.Size, 10)
 	}
 	if err := writeRecord(w.record, w.own); err != nil {
 		return err
 	}
 	w.devices.use(w.own, w.record)
-	if w.attach && p == awaited && w.o.NodeChanged != nil {
+	if w.Attach && p == steps.Awaited && w.o.NodeChanged != nil {
 		w.o.NodeChanged()
 	}
 	return nil
 }
 
-func (w *work) noteStage(p progress) error {
-	if p == begun {
+func (w *work) noteStage(p steps.Progress) error {
+	if p == steps.Begun {
 		if err := os.MkdirAll(w.staging, 0o750); err != nil {
 			return fmt.Errorf("making the staging folder: %w", err)
 		}
 	}
-	w.staged.State, w.staged.Boot, w.staged.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.attach)
+	w.staged.State, w.staged.Boot, w.staged.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.Attach)
 	if err := writeRecord(w.stageRecord, w.staged); err != nil {
 		return err
 	}
@@ -422,7 +423,7 @@ func (w *work) publishVolume(ctx context.Context) error {
 // at is where the volume is for the pod.
 func (w *work) at() csi.Target {
 	t := csi.Target{Path: w.target, ReadOnly: w.readOnly}
-	if w.stages {
+	if w.Stages {
 		t.Staging = w.staging
 	}
 	return t

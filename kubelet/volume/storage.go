@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // DriverSource knows the storage drivers of the node; csi.Registry implements it.
@@ -55,7 +56,7 @@ type storage struct {
 	found map[types.UID]map[string]found
 
 	// failpoint is called before each step; an error of it ends the work there. Only tests set it.
-	failpoint func(stepKind) error
+	failpoint func(steps.Kind) error
 }
 
 // found is what is known of one volume of a pod that this process prepared.
@@ -209,7 +210,7 @@ func (s *storage) prepareLocal(j job, b backing) error {
 }
 
 // observe reads what the node has of a volume.
-func (s *storage) observe(u use) (o observed, own, staged record, err error) {
+func (s *storage) observe(u use) (o steps.Observed, own, staged record, err error) {
 	own, used, err := readRecord(u.record)
 	if err != nil && !errors.Is(err, errBroken) { // a broken one is written again
 		return o, own, staged, err
@@ -220,16 +221,16 @@ func (s *storage) observe(u use) (o observed, own, staged record, err error) {
 	}
 
 	if used {
-		o.used = own.reached(s.o.BootID)
-		o.size = own.size()
+		o.Used = own.reached(s.o.BootID)
+		o.Size = own.size()
 	}
 	if onNode {
-		o.staged = staged.reached(s.o.BootID)
+		o.Staged = staged.reached(s.o.BootID)
 	}
-	if o.there, err = disk.Published(u.target); err != nil {
+	if o.There, err = disk.Published(u.target); err != nil {
 		return o, own, staged, err
 	}
-	o.others = s.devices.others(u.deviceKey, u.record)
+	o.Others = s.devices.others(u.deviceKey, u.record)
 	return o, own, staged, nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/measure"
+	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // What a pod writes into a claim's volume is there for the next pod; two pods share it; calls come in CSI's order and
@@ -99,14 +100,14 @@ func TestGroupOfVolume(t *testing.T) {
 // The kubelet is killed before each step of making a volume available, and of taking it away. The next one comes to
 // the same end.
 func TestKilledAtEachStep(t *testing.T) {
-	for kill := noteUse; kill <= forgetStage; kill++ {
+	for kill := steps.NoteUse; kill <= steps.ForgetStage; kill++ {
 		for _, goes := range []bool{false, true} { // whether the pod has gone when the next kubelet starts
 			w := newStorageWorld(t, storagedriver.Options{Attach: true})
 			w.claim("c")
 			p := claimPod("p", "c")
 			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4242))}
 			dies := errors.New("killed")
-			w.manager.storage.failpoint = func(k stepKind) error {
+			w.manager.storage.failpoint = func(k steps.Kind) error {
 				if k == kill {
 					return dies
 				}
@@ -117,18 +118,18 @@ func TestKilledAtEachStep(t *testing.T) {
 			if err != nil && !died {
 				t.Fatalf("%s: %v", kill, err)
 			}
-			if !died && kill >= unpublish {
+			if !died && kill >= steps.Unpublish {
 				if err = w.manager.Teardown(context.Background(), p.UID); !errors.Is(err, dies) {
 					t.Fatalf("%s was not reached: %v", kill, err)
 				}
 				died = true
 			}
-			if !died && kill != expand && kill != noteExpanded {
+			if !died && kill != steps.Expand && kill != steps.NoteExpanded {
 				t.Errorf("%s was not reached", kill)
 			}
 
 			w.restart()
-			if !goes && kill < unpublish {
+			if !goes && kill < steps.Unpublish {
 				w.mustPrepare(p)
 				if got := w.driver.Volumes()["h-c"]; len(got.Published) != 1 || len(got.Staged) != 1 {
 					t.Errorf("killed before %q: volume is %+v", kill, got)
