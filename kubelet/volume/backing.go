@@ -12,11 +12,8 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	translation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
-)
 
-const (
-	lifecyclePersistent = storagev1.VolumeLifecyclePersistent
-	lifecycleEphemeral  = storagev1.VolumeLifecycleEphemeral
+	"porthole.dev/porthole/kubelet/volume/records"
 )
 
 // ClaimAPI reads what volumes of pods refer to; internal/kube implements it. An object that does not exist is a
@@ -56,14 +53,14 @@ func (b backing) block() bool {
 }
 
 // key names the volume of the driver. ok is false for a volume without one.
-func (b backing) key(p *v1.Pod) (key deviceKey, ok bool) {
+func (b backing) key(p *v1.Pod) (key records.DeviceKey, ok bool) {
 	switch {
 	case b.inline != nil:
-		return deviceKey{b.inline.Driver, inlineHandle(p, b.name)}, true
+		return records.DeviceKey{Driver: b.inline.Driver, Handle: records.InlineHandle(p, b.name)}, true
 	case b.csi() != nil:
-		return deviceKey{b.csi().Driver, b.csi().VolumeHandle}, true
+		return records.DeviceKey{Driver: b.csi().Driver, Handle: b.csi().VolumeHandle}, true
 	}
-	return deviceKey{}, false
+	return records.DeviceKey{}, false
 }
 
 // mode returns the access mode that the driver is told: the first one, as upstream does.

@@ -21,7 +21,7 @@ import (
 
 // call returns the volume as a driver is told of it, with the keys of a Secret; ref may be nil.
 func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, error) {
-	v := csi.Volume{ID: w.handle, Access: csi.Access{Block: w.block(), Mode: w.mode(), FSType: w.fsType()}}
+	v := csi.Volume{ID: w.Handle, Access: csi.Access{Block: w.block(), Mode: w.mode(), FSType: w.fsType()}}
 	if w.inline != nil {
 		v.Context = maps.Clone(w.inline.VolumeAttributes)
 	} else {
@@ -33,7 +33,7 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 
 	if w.Attach && w.attachment == nil {
 		if ok, why, err := w.readAttachment(ctx); err != nil || !ok {
-			return v, fmt.Errorf("volume %s is not attached to the node: %s %w", w.handle, why, err)
+			return v, fmt.Errorf("volume %s is not attached to the node: %s %w", w.Handle, why, err)
 		}
 	}
 	if w.attachment != nil {
@@ -237,9 +237,9 @@ func (w *work) refreshLimit(ctx context.Context, e *storagev1.VolumeError) {
 		w.object.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
 		return
 	}
-	if err := w.o.Drivers.Refresh(ctx, w.deviceKey.driver); err != nil {
+	if err := w.o.Drivers.Refresh(ctx, w.DeviceKey.Driver); err != nil {
 		klog.FromContext(ctx).Error(err, "Asking a driver for its limit of volumes failed", "driver",
-			w.deviceKey.driver)
+			w.DeviceKey.Driver)
 	}
 }
 
@@ -248,7 +248,7 @@ func (s *storage) measure(ctx context.Context, u use) error {
 	if s.o.Drivers == nil {
 		return nil
 	}
-	d, err := s.o.Drivers.Driver(u.deviceKey.driver)
+	d, err := s.o.Drivers.Driver(u.DeviceKey.Driver)
 	if err != nil {
 		return err
 	}
@@ -256,11 +256,11 @@ func (s *storage) measure(ctx context.Context, u use) error {
 	if err != nil || !can.Stats {
 		return err
 	}
-	at := csi.Target{Path: u.target}
+	at := csi.Target{Path: u.Target}
 	if can.Stage && u.inline == nil {
-		at.Staging = u.staging
+		at.Staging = u.Staging
 	}
-	stats, err := d.Stats(ctx, u.handle, at)
+	stats, err := d.Stats(ctx, u.Handle, at)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func hasClaims(pod *v1.Pod) bool {
 func (m *Manager) ObserveNode(n *v1.Node) { m.storage.node.observe(n) }
 
 // VolumesInUse lists what the node's status says is in use: volumes that must not be detached.
-func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.devices.inUse() }
+func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.devices.InUse() }
 
 // gidAnnotation of a PersistentVolume is a group that may use its files.
 const gidAnnotation = "pv.beta.kubernetes.io/gid"

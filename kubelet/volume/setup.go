@@ -17,12 +17,13 @@ import (
 
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/records"
 	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
 // setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
 func (s *storage) setUp(ctx context.Context, u use) error {
-	unlock, err := s.uses.Lock(ctx, u.record)
+	unlock, err := s.uses.Lock(ctx, u.Record)
 	if err != nil {
 		return err
 	}
@@ -34,12 +35,12 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 
 	// What concerns the node is done under the lock of the volume; the rest, which is the pod's own, is not, so that a
 	// call that hangs delays no other pod.
-	unshare, err := s.shared.Lock(ctx, u.deviceKey.String())
+	unshare, err := s.shared.Lock(ctx, u.DeviceKey.String())
 	if err != nil {
 		return err
 	}
 	plan, err := s.planUse(w)
-	if err == nil && w.exclusive() && s.devices.held(u.deviceKey, u.record) {
+	if err == nil && w.exclusive() && s.devices.Held(u.DeviceKey, u.Record) {
 		err = errInUse
 	}
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *storage) setUp(ctx context.Context, u use) error {
 		own = len(plan)
 	}
 	if err = w.do(ctx, plan[:own]); err == nil {
-		s.devices.hold(u.deviceKey, u.record)
+		s.devices.Hold(u.DeviceKey, u.Record)
 	}
 	unshare()
 	if err != nil {
@@ -94,7 +95,7 @@ type work struct {
 	object *storagev1.CSIDriver // what the cluster says of the driver
 	steps.Wish
 	observed    steps.Observed
-	own, staged record
+	own, staged records.Record
 	attachment  *storagev1.VolumeAttachment // nil until it was read
 }
 
@@ -103,7 +104,7 @@ type work struct {
 func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 	w := &work{storage: s, use: u}
 	var err error
-	if w.object, err = s.csiDriver(ctx, u.deviceKey.driver); err != nil {
+	if w.object, err = s.csiDriver(ctx, u.DeviceKey.Driver); err != nil {
 		return nil, err
 	}
 	if err := checkLifecycle(w.object, u.inline != nil); err != nil {
@@ -115,7 +116,7 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 		if o, _, _, failed := s.observe(u); failed == nil && o.Used == steps.Done && o.There {
 			klog.FromContext(ctx).V(2).
 				Info("The driver of a published volume is away", "pod", klog.KObj(u.pod), "volume", u.volume, "driver",
-					u.deviceKey.driver)
+					u.DeviceKey.Driver)
 			w.Wish = steps.Wish{}
 			return w, nil
 		}
@@ -131,13 +132,13 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 // driver finds the driver of a volume. A driver that is away is not waited for if the pod has its volume.
 func (s *storage) driver(ctx context.Context, u use) (*csi.Driver, error) {
 	if s.o.Drivers == nil {
-		return nil, fmt.Errorf("driver name %s %w", u.deviceKey.driver, csi.ErrNotRegistered)
+		return nil, fmt.Errorf("driver name %s %w", u.DeviceKey.Driver, csi.ErrNotRegistered)
 	}
 	wait := driverWait
-	if there, err := disk.Published(u.target); err == nil && there {
+	if there, err := disk.Published(u.Target); err == nil && there {
 		wait = 0
 	}
-	return s.o.Drivers.Await(ctx, u.deviceKey.driver, wait)
+	return s.o.Drivers.Await(ctx, u.DeviceKey.Driver, wait)
 }
 
 // csiDriver returns what the cluster says of a driver. A driver without such an object has the defaults of the API.
@@ -158,12 +159,12 @@ func (s *storage) csiDriver(ctx context.Context, name string) (*storagev1.CSIDri
 // checkLifecycle returns an error if the driver does not serve such volumes. Without a list, which the API's default
 // fills, it serves persistent ones.
 func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
-	mode, modes := lifecyclePersistent, d.Spec.VolumeLifecycleModes
+	mode, modes := storagev1.VolumeLifecyclePersistent, d.Spec.VolumeLifecycleModes
 	if inline {
-		mode = lifecycleEphemeral
+		mode = storagev1.VolumeLifecycleEphemeral
 	}
 	if len(modes) == 0 {
-		modes = []storagev1.VolumeLifecycleMode{lifecyclePersistent}
+		modes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
 	if !slices.Contains(modes, mode) {
 		return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, d.Name, modes)
@@ -232,21 +233,21 @@ func (w *work) fsType() string {
 	return w.csi().FSType
 }
 
-func (w *work) newRecord() record {
-	life := lifecyclePersistent
+func (w *work) newRecord() records.Record {
+	life := storagev1.VolumeLifecyclePersistent
 	if w.inline != nil {
-		life = lifecycleEphemeral
+		life = storagev1.VolumeLifecycleEphemeral
 	}
-	return record{Driver: w.deviceKey.driver, Handle: w.handle, Name: w.name, Node: w.o.NodeName,
+	return records.Record{Driver: w.DeviceKey.Driver, Handle: w.Handle, Name: w.name, Node: w.o.NodeName,
 		Lifecycle:  string(life),
-		Attachment: attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName), Attach: strconv.FormatBool(w.Attach)}
+		Attachment: records.AttachmentName(w.Handle, w.DeviceKey.Driver, w.o.NodeName), Attach: strconv.FormatBool(w.Attach)}
 }
 
 // do carries out steps one after the other. It ends at the first that fails.
 func (w *work) do(ctx context.Context, plan steps.List) error {
 	if len(plan) > 0 {
 		klog.FromContext(ctx).V(2).
-			Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.deviceKey.driver, "plan",
+			Info("Plan of a volume", "pod", klog.KObj(w.pod), "volume", w.volume, "driver", w.DeviceKey.Driver, "plan",
 				plan.String(),
 				"observed", w.observed.String())
 	}
@@ -292,7 +293,7 @@ func (w *work) step(ctx context.Context, k steps.Kind) error {
 		return w.expandVolume(ctx)
 	case steps.NoteExpanded:
 		w.own.Size = strconv.FormatInt(w.Size, 10)
-		return writeRecord(w.record, w.own)
+		return records.Write(w.Record, w.own)
 	}
 	return fmt.Errorf("%s is not a step of making a volume available", k)
 }
@@ -302,10 +303,10 @@ func (w *work) noteUse(p steps.Progress) error {
 	if p == steps.Done && w.own.Size == "" && !w.Grow && w.Size > 0 {
 		w.own.Size = strconv.FormatInt(w.Size, 10)
 	}
-	if err := writeRecord(w.record, w.own); err != nil {
+	if err := records.Write(w.Record, w.own); err != nil {
 		return err
 	}
-	w.devices.use(w.own, w.record)
+	w.devices.Use(w.own, w.Record)
 	if w.Attach && p == steps.Awaited && w.o.NodeChanged != nil {
 		w.o.NodeChanged()
 	}
@@ -314,15 +315,15 @@ func (w *work) noteUse(p steps.Progress) error {
 
 func (w *work) noteStage(p steps.Progress) error {
 	if p == steps.Begun {
-		if err := os.MkdirAll(w.staging, 0o750); err != nil {
+		if err := os.MkdirAll(w.Staging, 0o750); err != nil {
 			return fmt.Errorf("making the staging folder: %w", err)
 		}
 	}
 	w.staged.State, w.staged.Boot, w.staged.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.Attach)
-	if err := writeRecord(w.stageRecord, w.staged); err != nil {
+	if err := records.Write(w.StageRecord, w.staged); err != nil {
 		return err
 	}
-	w.devices.stage(w.staged, w.stageRecord, w.staging)
+	w.devices.Stage(w.staged, w.StageRecord, w.Staging)
 	return nil
 }
 
@@ -331,7 +332,7 @@ func (w *work) noteStage(p steps.Progress) error {
 func (w *work) awaitAttach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
-	name := uniqueName(w.deviceKey.driver, w.handle)
+	name := records.UniqueName(w.DeviceKey.Driver, w.Handle)
 	poll := time.NewTicker(attachPoll)
 	defer poll.Stop()
 
@@ -357,7 +358,7 @@ func (w *work) awaitAttach(ctx context.Context) error {
 			if last != "" {
 				last = ": " + last
 			}
-			return fmt.Errorf("waiting for volume %s to be attached to the node%s: %w", w.handle, last,
+			return fmt.Errorf("waiting for volume %s to be attached to the node%s: %w", w.Handle, last,
 				context.Cause(ctx))
 		}
 	}
@@ -365,7 +366,7 @@ func (w *work) awaitAttach(ctx context.Context) error {
 
 // readAttachment reads the attachment. why says why the volume is not attached.
 func (w *work) readAttachment(ctx context.Context) (ok bool, why string, err error) {
-	a, err := w.o.Claims.Attachment(ctx, attachmentName(w.handle, w.deviceKey.driver, w.o.NodeName))
+	a, err := w.o.Claims.Attachment(ctx, records.AttachmentName(w.Handle, w.DeviceKey.Driver, w.o.NodeName))
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, "there is no VolumeAttachment yet", nil
@@ -389,7 +390,7 @@ func (w *work) stageVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.driver.Stage(ctx, v, w.staging)
+	return w.driver.Stage(ctx, v, w.Staging)
 }
 
 func (w *work) publishVolume(ctx context.Context) error {
@@ -408,30 +409,30 @@ func (w *work) publishVolume(ctx context.Context) error {
 		return err
 	}
 
-	if err := os.MkdirAll(filepath.Dir(w.target), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(w.Target), 0o750); err != nil {
 		return fmt.Errorf("making the folder of the volume: %w", err)
 	}
 	if err := w.driver.Publish(ctx, v, w.at()); err != nil {
 		return err
 	}
-	if w.link == "" {
+	if w.Link == "" {
 		return nil
 	}
-	return disk.LinkDevice(w.target, w.link)
+	return disk.LinkDevice(w.Target, w.Link)
 }
 
 // at is where the volume is for the pod.
 func (w *work) at() csi.Target {
-	t := csi.Target{Path: w.target, ReadOnly: w.readOnly}
+	t := csi.Target{Path: w.Target, ReadOnly: w.readOnly}
 	if w.Stages {
-		t.Staging = w.staging
+		t.Staging = w.Staging
 	}
 	return t
 }
 
 func (w *work) setOwner() error {
 	sc := w.pod.Spec.SecurityContext
-	if err := disk.SetGroup(w.target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {
+	if err := disk.SetGroup(w.Target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {
 		return fmt.Errorf("giving the volume to group %d: %w", *sc.FSGroup, err)
 	}
 	return nil

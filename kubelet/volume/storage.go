@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/records"
 	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
@@ -45,9 +46,9 @@ const (
 
 // storage are the volumes that come from claims and drivers. It is safe for concurrent use.
 type storage struct {
-	kubeletFolder
+	records.Folder
 	o       *Options
-	devices devices
+	devices records.Devices
 	node    nodeView
 	// uses are locks by pod and volume, shared ones by volume of a driver. The first is taken before the second.
 	uses, shared keylock.Set
@@ -70,8 +71,8 @@ type found struct {
 }
 
 func newStorage(o *Options) *storage {
-	l := kubeletFolder{root: o.RootDir}
-	return &storage{kubeletFolder: l, o: o, devices: devices{kubeletFolder: l}, found: map[types.UID]map[string]found{}}
+	l := records.Folder{Root: o.RootDir}
+	return &storage{Folder: l, o: o, devices: records.Devices{Folder: l}, found: map[types.UID]map[string]found{}}
 }
 
 // known reports whether this process has found out what the volume is.
@@ -116,8 +117,8 @@ func (s *storage) forget(uid types.UID) {
 
 // use is one volume of a driver as one pod uses it.
 type use struct {
-	places
-	deviceKey
+	records.Places
+	records.DeviceKey
 	pod    *v1.Pod
 	volume string // its name in the pod
 	backing
@@ -125,11 +126,11 @@ type use struct {
 
 func (s *storage) useOf(p *v1.Pod, volume string, b backing) use {
 	key, _ := b.key(p)
-	u := use{deviceKey: key, pod: p, volume: volume, backing: b}
+	u := use{DeviceKey: key, pod: p, volume: volume, backing: b}
 	if b.block() {
-		u.places = s.device(p.UID, b.name)
+		u.Places = s.Device(p.UID, b.name)
 	} else {
-		u.places = s.files(p.UID, b.name, key.driver, key.handle)
+		u.Places = s.Files(p.UID, b.name, key.Driver, key.Handle)
 	}
 	return u
 }
@@ -141,13 +142,13 @@ func (s *storage) path(p *v1.Pod, volume string) (string, error) {
 	case !ok:
 		return "", errors.New("it is not known yet what the volume is")
 	case f.inline != nil || f.csi() != nil:
-		return s.useOf(p, volume, f.backing).target, nil
+		return s.useOf(p, volume, f.backing).Target, nil
 	case f.pv.Spec.HostPath != nil:
 		return paths.CleanHostPath(f.pv.Spec.HostPath.Path, disk.OnWindows)
 	case f.pv.Spec.Local != nil && f.block():
 		return f.pv.Spec.Local.Path, nil
 	case f.pv.Spec.Local != nil:
-		return filepath.Join(s.pod(p.UID), "volumes", localPlugin, escape(f.name)), nil
+		return filepath.Join(s.Pod(p.UID), "volumes", records.LocalPlugin, records.Escape(f.name)), nil
 	}
 	return "", unsupportedPV(f.pv)
 }
@@ -199,7 +200,7 @@ func (s *storage) prepareLocal(j job, b backing) error {
 			b.pv.Name)
 	}
 
-	at := filepath.Join(s.pod(j.pod.UID), "volumes", localPlugin, escape(b.name))
+	at := filepath.Join(s.Pod(j.pod.UID), "volumes", records.LocalPlugin, records.Escape(b.name))
 	if err := disk.BindFolder(source, at, b.readOnly); err != nil {
 		return err
 	}
@@ -210,35 +211,35 @@ func (s *storage) prepareLocal(j job, b backing) error {
 }
 
 // observe reads what the node has of a volume.
-func (s *storage) observe(u use) (o steps.Observed, own, staged record, err error) {
-	own, used, err := readRecord(u.record)
-	if err != nil && !errors.Is(err, errBroken) { // a broken one is written again
+func (s *storage) observe(u use) (o steps.Observed, own, staged records.Record, err error) {
+	own, used, err := records.Read(u.Record)
+	if err != nil && !errors.Is(err, records.ErrBroken) { // a broken one is written again
 		return o, own, staged, err
 	}
-	staged, onNode, err := readRecord(u.stageRecord)
-	if err != nil && !errors.Is(err, errBroken) {
+	staged, onNode, err := records.Read(u.StageRecord)
+	if err != nil && !errors.Is(err, records.ErrBroken) {
 		return o, own, staged, err
 	}
 
 	if used {
-		o.Used = own.reached(s.o.BootID)
-		o.Size = own.size()
+		o.Used = own.Reached(s.o.BootID)
+		o.Size = own.Bytes()
 	}
 	if onNode {
-		o.Staged = staged.reached(s.o.BootID)
+		o.Staged = staged.Reached(s.o.BootID)
 	}
-	if o.There, err = disk.Published(u.target); err != nil {
+	if o.There, err = disk.Published(u.Target); err != nil {
 		return o, own, staged, err
 	}
-	o.Others = s.devices.others(u.deviceKey, u.record)
+	o.Others = s.devices.Others(u.DeviceKey, u.Record)
 	return o, own, staged, nil
 }
 
 // sweep unstages volumes that no pod uses: a kubelet was killed before it could.
 func (s *storage) sweep(ctx context.Context) {
-	for _, d := range s.devices.orphans() {
-		for path, staging := range d.staged {
-			e := ending{deviceKey: d.deviceKey, places: places{stageRecord: path, staging: staging}}
+	for _, d := range s.devices.Orphans() {
+		for path, staging := range d.Staged {
+			e := ending{DeviceKey: d.DeviceKey, Places: records.Places{StageRecord: path, Staging: staging}}
 			if err := s.unstage(ctx, e); err != nil {
 				klog.FromContext(ctx).Error(err, "Unstaging a volume that no pod uses failed", "volume", d.String())
 			}

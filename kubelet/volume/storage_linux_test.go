@@ -27,6 +27,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/measure"
+	"porthole.dev/porthole/kubelet/volume/records"
 	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
@@ -403,7 +404,7 @@ func TestInlineVolume(t *testing.T) {
 	w.mustPrepare(p)
 	w.mustPrepare(p)
 
-	got := w.driver.Volumes()[inlineHandle(p, "in")]
+	got := w.driver.Volumes()[records.InlineHandle(p, "in")]
 	pub := got.Published[w.mountOf(p)]
 	for key, want := range map[string]string{"a": "b", "csi.storage.k8s.io/pod.name": "p",
 		"csi.storage.k8s.io/pod.namespace": "ns",
@@ -654,12 +655,12 @@ func TestTakesOverFromUpstream(t *testing.T) {
 		w.claim("c")
 		p := claimPod("p", "c")
 		w.mustPrepare(p)
-		at := w.manager.storage.files(p.UID, "pv-c", driverName, "h-c")
+		at := w.manager.storage.Files(p.UID, "pv-c", driverName, "h-c")
 		for path, text := range map[string]string{
-			at.record: `{"attachmentID":"` + attachmentName("h-c", driverName, "node") +
+			at.Record: `{"attachmentID":"` + records.AttachmentName("h-c", driverName, "node") +
 				`","driverName":"test.example.com","nodeName":"node",` +
 				`"specVolID":"pv-c","volumeHandle":"h-c","volumeLifecycleMode":"Persistent"}` + "\n",
-			at.stageRecord: `{"driverName":"test.example.com","volumeHandle":"h-c"}` + "\n",
+			at.StageRecord: `{"driverName":"test.example.com","volumeHandle":"h-c"}` + "\n",
 		} {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
@@ -710,10 +711,10 @@ func TestBrokenRecords(t *testing.T) {
 		w.claim("c")
 		p := claimPod("p", "c")
 		w.mustPrepare(p)
-		at := w.manager.storage.files(p.UID, "pv-c", driverName, "h-c")
-		broken := []string{at.record}
+		at := w.manager.storage.Files(p.UID, "pv-c", driverName, "h-c")
+		broken := []string{at.Record}
 		if again {
-			broken = append(broken, at.stageRecord)
+			broken = append(broken, at.StageRecord)
 		}
 		for _, path := range broken {
 			if err := os.WriteFile(path, nil, 0o644); err != nil {

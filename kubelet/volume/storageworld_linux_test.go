@@ -24,6 +24,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/storagedriver"
 	"porthole.dev/porthole/kubelet/csi"
 	"porthole.dev/porthole/kubelet/volume/disk"
+	"porthole.dev/porthole/kubelet/volume/records"
 )
 
 const driverName = "test.example.com"
@@ -152,7 +153,7 @@ func (w *storageWorld) PersistentVolume(_ context.Context, name string) (*v1.Per
 
 func (w *storageWorld) Attachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	for id, v := range w.driver.Volumes() {
-		if attachmentName(id, driverName, "node") == name {
+		if records.AttachmentName(id, driverName, "node") == name {
 			return &storagev1.VolumeAttachment{Status: storagev1.VolumeAttachmentStatus{Attached: v.Attached["node"],
 				AttachmentMetadata: map[string]string{"lun": "7"}}}, nil
 		}
@@ -280,7 +281,7 @@ func (w *storageWorld) left() (out []string) {
 		}
 	}
 	_ = filepath.WalkDir(filepath.Join(w.root, "kubelet"), func(p string, d os.DirEntry, err error) error {
-		if err == nil && (d.Name() == recordName || d.Name() == "globalmount") {
+		if err == nil && (d.Name() == records.FileName || d.Name() == "globalmount") {
 			out = append(out, p)
 		}
 		return nil

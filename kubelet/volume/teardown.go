@@ -15,6 +15,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/paths"
+	"porthole.dev/porthole/kubelet/volume/records"
 )
 
 // Teardown stops the watches of a pod, unmounts its volumes and removes them. Call it when no container of the pod
@@ -57,7 +58,7 @@ func (m *Manager) removeVolumes(ctx context.Context, uid types.UID, keepDrivers 
 	dir := m.opts.volumesDir(uid)
 	err := disk.AtLevel(dir, 1, func(plugin string) error {
 		name := filepath.Base(plugin)
-		if keepDrivers && name == csiPlugin {
+		if keepDrivers && name == records.CSIPlugin {
 			return nil
 		}
 		return disk.RemoveMounted(plugin, 1, func(volume string) error {

@@ -1,4 +1,4 @@
-package volume
+package records
 
 import (
 	"encoding/json"
@@ -13,13 +13,13 @@ import (
 	"porthole.dev/porthole/kubelet/volume/steps"
 )
 
-// recordName is the name of the files in which upstream's kubelet also writes down what it has of a volume.
-const recordName = "vol_data.json"
+// FileName is the name of the files in which upstream's kubelet also writes down what it has of a volume.
+const FileName = "vol_data.json"
 
-// record is what is written down of a volume before a driver is called, so that a later kubelet, ours or upstream's,
+// Record is what is written down of a volume before a driver is called, so that a later kubelet, ours or upstream's,
 // can undo it. The fields without "porthole.dev" are upstream's; it ignores the others, and a record that it wrote
 // lacks them.
-type record struct {
+type Record struct {
 	Driver     string `json:"driverName"`
 	Handle     string `json:"volumeHandle"`
 	Name       string `json:"specVolID,omitempty"`
@@ -37,27 +37,27 @@ type record struct {
 	Attach string `json:"porthole.dev/attach,omitempty"`
 }
 
-// errBroken is the error of a record that names no volume: the machine lost its power before the record was on the
+// ErrBroken is the error of a record that names no volume: the machine lost its power before the record was on the
 // disk.
-var errBroken = errors.New("it names no volume")
+var ErrBroken = errors.New("it names no volume")
 
-// readRecord reads a record. ok is false if there is none.
-func readRecord(path string) (r record, ok bool, err error) {
+// Read reads a record. ok is false if there is none.
+func Read(path string) (r Record, ok bool, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, nil
+		return Record{}, false, nil
 	}
 	if err != nil {
-		return record{}, false, fmt.Errorf("reading what is known of a volume: %w", err)
+		return Record{}, false, fmt.Errorf("reading what is known of a volume: %w", err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil || r.Driver == "" || r.Handle == "" {
-		return record{}, false, fmt.Errorf("reading what is known of a volume from %s: %w", path, errBroken)
+		return Record{}, false, fmt.Errorf("reading what is known of a volume from %s: %w", path, ErrBroken)
 	}
 	return r, true, nil
 }
 
-// writeRecord writes a record, and the folders above it.
-func writeRecord(path string, r record) error {
+// Write writes a record, and the folders above it.
+func Write(path string, r Record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -71,8 +71,11 @@ func writeRecord(path string, r record) error {
 	return nil
 }
 
-// reached returns how far a record says that its volume has come in this boot.
-func (r record) reached(boot string) steps.Progress {
+// Key names the volume of a record.
+func (r Record) Key() DeviceKey { return DeviceKey{r.Driver, r.Handle} }
+
+// Reached returns how far a record says that its volume has come in this boot.
+func (r Record) Reached(boot string) steps.Progress {
 	switch {
 	case r.State == steps.Awaited.String():
 		return steps.Awaited
@@ -82,7 +85,8 @@ func (r record) reached(boot string) steps.Progress {
 	return steps.Begun
 }
 
-func (r record) size() int64 {
+// Bytes returns the size that the volume was last known to have, 0 if none is written down.
+func (r Record) Bytes() int64 {
 	n, _ := strconv.ParseInt(r.Size, 10, 64)
 	return n
 }
