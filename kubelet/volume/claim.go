@@ -2,12 +2,9 @@ package volume
 
 import (
 	"context"
-	"slices"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	translation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
 
@@ -24,21 +21,33 @@ func (claimKind) of(v *v1.Volume) bool {
 		translation.New().IsInlineMigratable(v)
 }
 
-func (claimKind) path(j job) (string, error) { return j.storage.path(j.pod, j.volume.Name) }
+func (claimKind) path(j job) (string, error) { return j.storage.Path(j.pod, j.volume.Name) }
 
-func (claimKind) prepare(ctx context.Context, j job) error { return j.storage.prepare(ctx, j) }
+func (claimKind) prepare(ctx context.Context, j job) error {
+	host, err := j.storage.Prepare(ctx, j.pod, j.volume)
+	if err != nil || host == nil {
+		return err
+	}
+	return hostPathKind{}.prepare(ctx, hostPathOf(j, host))
+}
+
+// hostPathOf returns the job of the host path that a volume of a claim is.
+func hostPathOf(j job, host *v1.HostPathVolumeSource) job {
+	j.volume = &v1.Volume{Name: j.volume.Name, VolumeSource: v1.VolumeSource{HostPath: host}}
+	return j
+}
 
 // beforeStart checks a volume that is a host path.
 func (claimKind) beforeStart(j job) error {
-	b, ok := j.storage.get(j.pod.UID, j.volume.Name)
-	if !ok || b.pv == nil || b.pv.Spec.HostPath == nil {
+	host := j.storage.HostPath(j.pod.UID, j.volume.Name)
+	if host == nil {
 		return nil
 	}
-	return hostPathKind{}.beforeStart(hostPathOf(j, b.backing))
+	return hostPathKind{}.beforeStart(hostPathOf(j, host))
 }
 
 func (claimKind) usage(_ context.Context, j job) (measure.Usage, bool) {
-	return j.storage.usage(j.pod, j.volume.Name)
+	return j.storage.Usage(j.pod, j.volume.Name)
 }
 
 // claimPeriod is the time between two looks at the claims of a pod (upstream looks with each sync of a pod, every 60
@@ -83,34 +92,16 @@ func hasClaims(pod *v1.Pod) bool {
 }
 
 // ObserveNode takes a version of this node's object. It does not block.
-func (m *Manager) ObserveNode(n *v1.Node) { m.storage.node.observe(n) }
+func (m *Manager) ObserveNode(n *v1.Node) { m.storage.ObserveNode(n) }
 
 // VolumesInUse lists what the node's status says is in use: volumes that must not be detached.
-func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.devices.InUse() }
-
-// gidAnnotation of a PersistentVolume is a group that may use its files.
-const gidAnnotation = "pv.beta.kubernetes.io/gid"
+func (m *Manager) VolumesInUse() []v1.UniqueVolumeName { return m.storage.InUse() }
 
 // Groups lists the groups that the pod's volumes name and its spec does not. Prepare must have found out what the
 // volumes are.
 func (m *Manager) Groups(p *v1.Pod) []int64 {
-	var out []int64
-	for i := range p.Spec.Volumes {
-		f, ok := m.storage.get(p.UID, p.Spec.Volumes[i].Name)
-		if !ok || f.pv == nil {
-			continue
-		}
-		gid, err := strconv.ParseInt(f.pv.Annotations[gidAnnotation], 10, 64)
-		switch sc := p.Spec.SecurityContext; {
-		case err != nil, slices.Contains(out, gid): // as with upstream, what is no number counts as none
-		case sc == nil || !slices.Contains(sc.SupplementalGroups, gid):
-			out = append(out, gid)
-		}
-	}
-	return out
+	return m.storage.Groups(p)
 }
 
 // Sweep unstages volumes that no pod uses any more. Call it when all pods of the node are known.
-func (m *Manager) Sweep(ctx context.Context) { m.storage.sweep(ctx) }
-
-func metaTime(t time.Time) metav1.Time { return metav1.NewTime(t) }
+func (m *Manager) Sweep(ctx context.Context) { m.storage.Sweep(ctx) }

@@ -27,9 +27,6 @@ func (p *podVolumes) setMade(name string, made bool) (first bool) {
 	return made && !before
 }
 
-// csiName is upstream's name of the type of a driver's volumes.
-func csiName(driver string) string { return "kubernetes.io/csi:" + driver }
-
 // pluginOf returns upstream's name of a volume's type, N/A if it is not known.
 func (m *Manager) pluginOf(pod *v1.Pod, v *v1.Volume) string {
 	switch k := kindOf(v).(type) {
@@ -40,29 +37,10 @@ func (m *Manager) pluginOf(pod *v1.Pod, v *v1.Volume) string {
 	case imageKind:
 		return "kubernetes.io/image"
 	case claimKind:
-		return m.storage.pluginOf(pod, v)
+		return m.storage.PluginOf(pod, v)
 	default:
 		return strings.Replace(k.plugin(), "~", "/", 1)
 	}
-}
-
-// pluginOf is that of a volume which a claim, or a driver, gives.
-func (s *storage) pluginOf(pod *v1.Pod, v *v1.Volume) string {
-	if v.CSI != nil {
-		return csiName(v.CSI.Driver)
-	}
-	f, ok := s.get(pod.UID, v.Name)
-	switch {
-	case !ok || f.pv == nil:
-		return "N/A"
-	case f.csi() != nil:
-		return csiName(f.csi().Driver)
-	case f.pv.Spec.HostPath != nil:
-		return "kubernetes.io/host-path"
-	case f.pv.Spec.Local != nil:
-		return "kubernetes.io/local-volume"
-	}
-	return "N/A"
 }
 
 // each calls do for each pod that was prepared, with its lock held.

@@ -9,6 +9,7 @@ import (
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/measure"
 	"porthole.dev/porthole/kubelet/volume/sources"
+	"porthole.dev/porthole/kubelet/volume/storage"
 )
 
 // kind is one type of volume. Everything that differs between types is behind it: a new type is a file with a kind, and
@@ -46,7 +47,7 @@ type job struct {
 
 	volumes string // the folder with the pod's volumes, each at <plugin>/<name>
 	windows bool   // the node's system
-	storage *storage
+	storage *storage.Volumes
 	from    sources.API // its parts for tokens and certificates are only for prepare
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/paths"
 	"porthole.dev/porthole/kubelet/volume/sources"
+	"porthole.dev/porthole/kubelet/volume/storage"
 )
 
 // kinds lists every type of volume that is supported. No volume is of more than one kind.
@@ -69,7 +70,7 @@ func needsOf(pod *v1.Pod) (needs []sources.Need) {
 func (j job) path() (string, error) {
 	k := kindOf(j.volume)
 	if k == nil {
-		return "", unsupported(&j.volume.VolumeSource)
+		return "", storage.Unsupported(&j.volume.VolumeSource)
 	}
 	return k.path(j)
 }
@@ -81,7 +82,7 @@ func (j job) prepare(ctx context.Context) error {
 	}
 	k := kindOf(j.volume)
 	if k == nil {
-		return unsupported(&j.volume.VolumeSource)
+		return storage.Unsupported(&j.volume.VolumeSource)
 	}
 
 	if k.plugin() != "" { // only the kubelet may enter the folder above the volume

@@ -19,6 +19,7 @@ import (
 	"porthole.dev/porthole/kubelet/volume/disk"
 	"porthole.dev/porthole/kubelet/volume/podcert"
 	"porthole.dev/porthole/kubelet/volume/sources"
+	"porthole.dev/porthole/kubelet/volume/storage"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -27,7 +28,7 @@ import (
 type Manager struct {
 	opts    Options
 	windows bool
-	storage *storage
+	storage *storage.Volumes
 
 	mu   sync.Mutex
 	pods map[types.UID]*podVolumes
@@ -58,7 +59,9 @@ func New(opts Options) *Manager {
 		opts.Now = time.Now
 	}
 	m := &Manager{opts: opts, windows: disk.OnWindows, pods: map[types.UID]*podVolumes{}}
-	m.storage = newStorage(&m.opts)
+	m.storage = storage.New(storage.Options{RootDir: opts.RootDir, NodeName: opts.NodeName, BootID: opts.BootID,
+		Claims: opts.Claims, Drivers: opts.Drivers, Secrets: opts.Objects, Tokens: opts.tokens(),
+		NodeChanged: opts.NodeChanged, Event: opts.Event, Measure: opts.Measure, Now: opts.Now})
 	return m
 }
 
@@ -190,8 +193,8 @@ func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job
 			return p.tokens.Get(ctx, m.opts.tokens(), pod, s)
 		}
 		if m.opts.Certificates != nil {
-			j.from.Certificate = func(ctx context.Context, key podcert.Key, s *v1.PodCertificateProjection) ([]byte, []byte,
-				error) {
+			j.from.Certificate = func(ctx context.Context, key podcert.Key,
+				s *v1.PodCertificateProjection) ([]byte, []byte, error) {
 				return p.certs.Get(ctx, m.opts.certificates(), pod, key, s)
 			}
 		}

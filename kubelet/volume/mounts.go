@@ -46,8 +46,8 @@ func (m *Manager) Devices(pod *v1.Pod, c *v1.Container) (devices []Device, err e
 		if err != nil {
 			return nil, fmt.Errorf("volume %q: %w", d.Name, err)
 		}
-		backing, _ := m.storage.get(pod.UID, d.Name)
-		devices = append(devices, Device{HostPath: host, ContainerPath: d.DevicePath, ReadOnly: backing.readOnly})
+		devices = append(devices, Device{HostPath: host, ContainerPath: d.DevicePath,
+			ReadOnly: m.storage.IsReadOnly(pod.UID, d.Name)})
 	}
 	return devices, nil
 }
@@ -100,10 +100,9 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	}
 
 	_, filled := kindOf(v).(written)
-	backing, _ := m.storage.get(j.pod.UID, vm.Name)
 	return Mount{
 		Name: vm.Name, HostPath: host, ContainerPath: at,
-		ReadOnly:            vm.ReadOnly || filled || backing.readOnly,
+		ReadOnly:            vm.ReadOnly || filled || m.storage.IsReadOnly(j.pod.UID, vm.Name),
 		RecursiveReadOnly:   recursive(vm, v1.RecursiveReadOnlyEnabled),
 		RecursiveIfPossible: recursive(vm, v1.RecursiveReadOnlyIfPossible),
 		Propagation:         propagation(vm),

@@ -108,7 +108,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			p := claimPod("p", "c")
 			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: ptr(int64(4242))}
 			dies := errors.New("killed")
-			w.manager.storage.failpoint = func(k steps.Kind) error {
+			w.manager.storage.Failpoint = func(k steps.Kind) error {
 				if k == kill {
 					return dies
 				}

@@ -36,7 +36,7 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 
 	dir := m.opts.podDir(uid)
 	subPaths := disk.RemoveMounted(filepath.Join(dir, "volume-subpaths"), 3, disk.UnmountAll)
-	drivers := m.storage.endAll(ctx, uid)
+	drivers := m.storage.EndAll(ctx, uid)
 	volumes := m.removeVolumes(ctx, uid, drivers != nil)
 	if err := errors.Join(subPaths, drivers, volumes); err != nil {
 		return fmt.Errorf("tearing down volumes of pod %s: %w", uid, err)
@@ -47,7 +47,7 @@ func (m *Manager) Teardown(ctx context.Context, uid types.UID) error {
 		delete(m.pods, uid)
 	}
 	m.mu.Unlock()
-	m.storage.forget(uid)
+	m.storage.Forget(uid)
 	klog.FromContext(ctx).V(4).Info("Tore down volumes", "podUID", uid)
 	return nil
 }

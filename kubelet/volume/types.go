@@ -10,6 +10,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/volume/podcert"
 	"porthole.dev/porthole/kubelet/volume/sources"
+	"porthole.dev/porthole/kubelet/volume/storage"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -44,8 +45,8 @@ type Options struct {
 	Certificates podcert.API
 	// Claims reads claims and what they stand for, Drivers knows the storage drivers of the node. Without them,
 	// volumes of that kind fail.
-	Claims  ClaimAPI
-	Drivers DriverSource
+	Claims  storage.ClaimAPI
+	Drivers storage.DriverSource
 	// BootID tells this boot of the machine from others: what was mounted in another one is gone.
 	BootID string
 	// NodeChanged is called when VolumesInUse has changed; optional. It does not block.

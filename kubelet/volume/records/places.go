@@ -17,7 +17,8 @@ const (
 	LocalPlugin = "kubernetes.io~local-volume"
 )
 
-// Places are where the parts of one volume of a driver are for one pod. All but the Record of a device are upstream's paths.
+// Places are where the parts of one volume of a driver are for one pod. All but the Record of a device are upstream's
+// paths.
 //
 //	files    <root>/pods/<uid>/volumes/kubernetes.io~csi/<name>/{vol_data.json,mount}      Record, Target
 //	         <root>/plugins/kubernetes.io/csi/<driver>/<hash>/{vol_data.json,globalmount}  StageRecord, Staging

@@ -1,4 +1,4 @@
-package volume
+package storage
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 )
 
 // setUp makes a volume of a driver available to a pod. It may be repeated, and then changes only what is not right.
-func (s *storage) setUp(ctx context.Context, u use) error {
+func (s *Volumes) setUp(ctx context.Context, u use) error {
 	unlock, err := s.uses.Lock(ctx, u.Record)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (w *work) exclusive() bool {
 	return w.pv != nil && len(w.pv.Spec.AccessModes) == 1 && w.pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }
 
-func (s *storage) planUse(w *work) (steps.List, error) {
+func (s *Volumes) planUse(w *work) (steps.List, error) {
 	o, own, staged, err := s.observe(w.use)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *storage) planUse(w *work) (steps.List, error) {
 
 // work is what is being done for one volume of a pod. It belongs to one goroutine.
 type work struct {
-	*storage
+	*Volumes
 	use
 	driver *csi.Driver // nil if nothing is to be done
 	can    csi.Abilities
@@ -101,8 +101,8 @@ type work struct {
 
 // newWork finds out how a volume shall be. The driver is only needed, and waited for, if the pod does not have its
 // volume yet.
-func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
-	w := &work{storage: s, use: u}
+func (s *Volumes) newWork(ctx context.Context, u use) (*work, error) {
+	w := &work{Volumes: s, use: u}
 	var err error
 	if w.object, err = s.csiDriver(ctx, u.DeviceKey.Driver); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *storage) newWork(ctx context.Context, u use) (*work, error) {
 }
 
 // driver finds the driver of a volume. A driver that is away is not waited for if the pod has its volume.
-func (s *storage) driver(ctx context.Context, u use) (*csi.Driver, error) {
+func (s *Volumes) driver(ctx context.Context, u use) (*csi.Driver, error) {
 	if s.o.Drivers == nil {
 		return nil, fmt.Errorf("driver name %s %w", u.DeviceKey.Driver, csi.ErrNotRegistered)
 	}
@@ -142,7 +142,7 @@ func (s *storage) driver(ctx context.Context, u use) (*csi.Driver, error) {
 }
 
 // csiDriver returns what the cluster says of a driver. A driver without such an object has the defaults of the API.
-func (s *storage) csiDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+func (s *Volumes) csiDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	if s.o.Claims == nil {
 		return &storagev1.CSIDriver{}, nil
 	}
@@ -191,7 +191,7 @@ func (w *work) wanted() steps.Wish {
 		v1.PersistentVolumeClaimControllerResizeInfeasible:
 		return out
 	}
-	if f, ok := w.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
+	if f, ok := w.known.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
 		return out // the driver cannot expand it while it is used
 	}
 	out.Size, out.Grow = size.Value(), reported.Cmp(size) < 0
@@ -240,7 +240,8 @@ func (w *work) newRecord() records.Record {
 	}
 	return records.Record{Driver: w.DeviceKey.Driver, Handle: w.Handle, Name: w.name, Node: w.o.NodeName,
 		Lifecycle:  string(life),
-		Attachment: records.AttachmentName(w.Handle, w.DeviceKey.Driver, w.o.NodeName), Attach: strconv.FormatBool(w.Attach)}
+		Attachment: records.AttachmentName(w.Handle, w.DeviceKey.Driver, w.o.NodeName),
+		Attach:     strconv.FormatBool(w.Attach)}
 }
 
 // do carries out steps one after the other. It ends at the first that fails.
@@ -252,8 +253,8 @@ func (w *work) do(ctx context.Context, plan steps.List) error {
 				"observed", w.observed.String())
 	}
 	for _, k := range plan {
-		if w.failpoint != nil {
-			if err := w.failpoint(k); err != nil {
+		if w.Failpoint != nil {
+			if err := w.Failpoint(k); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package volume
+package storage
 
 import (
 	"errors"
@@ -10,10 +10,10 @@ import (
 // errNotSupported is what the user of a volume of an unknown type sees, in the event FailedMount.
 var errNotSupported = errors.New("this type of volume is not supported")
 
-// unsupported returns why a type of volume cannot be used, and what takes its place. Names of drivers are those that
+// Unsupported returns why a type of volume cannot be used, and what takes its place. Names of drivers are those that
 // https://kubernetes-csi.github.io/docs/drivers.html lists. Types that became CSI drivers by migration do not come
 // here.
-func unsupported(s *v1.VolumeSource) error {
+func Unsupported(s *v1.VolumeSource) error {
 	switch {
 	case s.NFS != nil:
 		return useDriver("nfs", "nfs.csi.k8s.io")
@@ -74,5 +74,5 @@ func unsupportedPV(pv *v1.PersistentVolume) error {
 	case s.Glusterfs != nil:
 		out.Glusterfs = &v1.GlusterfsVolumeSource{}
 	}
-	return fmt.Errorf("PersistentVolume %s: %w", pv.Name, unsupported(&out))
+	return fmt.Errorf("PersistentVolume %s: %w", pv.Name, Unsupported(&out))
 }

@@ -1,4 +1,4 @@
-package volume
+package storage
 
 import (
 	"context"
@@ -72,7 +72,7 @@ func (b backing) mode() v1.PersistentVolumeAccessMode {
 }
 
 // resolve finds out what a volume of a pod is.
-func (s *storage) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing, error) {
+func (s *Volumes) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing, error) {
 	if v.CSI != nil {
 		return backing{inline: v.CSI, name: v.Name, readOnly: v.CSI.ReadOnly != nil && *v.CSI.ReadOnly}, nil
 	}
@@ -109,7 +109,7 @@ func (s *storage) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing
 }
 
 // readClaim reads the claim of a volume, and checks that the pod may use it.
-func (s *storage) readClaim(ctx context.Context, p *v1.Pod, v *v1.Volume) (*v1.PersistentVolumeClaim, error) {
+func (s *Volumes) readClaim(ctx context.Context, p *v1.Pod, v *v1.Volume) (*v1.PersistentVolumeClaim, error) {
 	if s.o.Claims == nil {
 		return nil, errors.New("no API server to read the volume's claim from")
 	}
@@ -120,7 +120,7 @@ func (s *storage) readClaim(ctx context.Context, p *v1.Pod, v *v1.Volume) (*v1.P
 	case v.Ephemeral != nil:
 		name = ephemeral.VolumeClaimName(p, v)
 	default:
-		return nil, unsupported(&v.VolumeSource)
+		return nil, Unsupported(&v.VolumeSource)
 	}
 
 	claim, err := s.o.Claims.Claim(ctx, p.Namespace, name)
@@ -135,7 +135,7 @@ func (s *storage) readClaim(ctx context.Context, p *v1.Pod, v *v1.Volume) (*v1.P
 			return nil, err
 		}
 	}
-	if claim.DeletionTimestamp != nil && !s.known(p.UID, v.Name) { // a pod that uses it already keeps it
+	if claim.DeletionTimestamp != nil && !s.known.has(p.UID, v.Name) { // a pod that uses it already keeps it
 		return nil, fmt.Errorf("persistentvolumeclaim %q is being deleted", name)
 	}
 	if claim.Status.Phase != v1.ClaimBound || claim.Spec.VolumeName == "" {

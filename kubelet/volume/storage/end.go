@@ -1,4 +1,4 @@
-package volume
+package storage
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type ending struct {
 	records.DeviceKey
 }
 
-// endAll takes all volumes of drivers away from a pod that has ended. One failure does not stop the others.
-func (s *storage) endAll(ctx context.Context, uid types.UID) error {
+// EndAll takes all volumes of drivers away from a pod that has ended. One failure does not stop the others.
+func (s *Volumes) EndAll(ctx context.Context, uid types.UID) error {
 	list, errs := s.endings(uid)
 	for _, e := range list {
 		began := time.Now()
@@ -42,7 +42,7 @@ func (s *storage) endAll(ctx context.Context, uid types.UID) error {
 }
 
 // endings finds the volumes of drivers that a pod has.
-func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
+func (s *Volumes) endings(uid types.UID) (list []ending, errs []error) {
 	add := func(path string, at func(name string, r records.Record) records.Places) {
 		r, ok, err := records.Read(path)
 		// Which driver has the volume is lost: what is mounted is taken away without it.
@@ -82,7 +82,7 @@ func (s *storage) endings(uid types.UID) (list []ending, errs []error) {
 }
 
 // end takes one volume away from a pod, and from the node if no other pod uses it.
-func (s *storage) end(ctx context.Context, e ending) error {
+func (s *Volumes) end(ctx context.Context, e ending) error {
 	unlock, err := s.uses.Lock(ctx, e.Record)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *storage) end(ctx context.Context, e ending) error {
 }
 
 // unstage forgets the use of a volume, and takes it away from the node if no other pod uses it.
-func (s *storage) unstage(ctx context.Context, e ending) error {
+func (s *Volumes) unstage(ctx context.Context, e ending) error {
 	unshare, err := s.shared.Lock(ctx, e.DeviceKey.String())
 	if err != nil {
 		return err
@@ -147,9 +147,9 @@ func (s *storage) unstage(ctx context.Context, e ending) error {
 	return nil
 }
 
-func (s *storage) endStep(ctx context.Context, e ending, k steps.Kind) error {
-	if s.failpoint != nil {
-		if err := s.failpoint(k); err != nil {
+func (s *Volumes) endStep(ctx context.Context, e ending, k steps.Kind) error {
+	if s.Failpoint != nil {
+		if err := s.Failpoint(k); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (s *storage) endStep(ctx context.Context, e ending, k steps.Kind) error {
 
 // unstageVolume calls the driver, if it stages volumes at all: upstream's kubelet writes the record also for those
 // that do not.
-func (s *storage) unstageVolume(ctx context.Context, e ending) error {
+func (s *Volumes) unstageVolume(ctx context.Context, e ending) error {
 	d, err := s.registered(e.DeviceKey.Driver)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (s *storage) unstageVolume(ctx context.Context, e ending) error {
 	return d.Unstage(ctx, e.Handle, e.Staging)
 }
 
-func (s *storage) registered(driver string) (*csi.Driver, error) {
+func (s *Volumes) registered(driver string) (*csi.Driver, error) {
 	if s.o.Drivers == nil {
 		return nil, fmt.Errorf("driver name %s %w", driver, csi.ErrNotRegistered)
 	}
@@ -211,7 +211,7 @@ func (s *storage) registered(driver string) (*csi.Driver, error) {
 
 // removeTarget removes what a driver left where the volume was. A driver that lost its memory leaves the mount, too.
 // Only an empty folder, a file or a link is removed: what is in a volume is never touched.
-func (s *storage) removeTarget(e ending) error {
+func (s *Volumes) removeTarget(e ending) error {
 	if err := disk.UnmountAll(e.Target); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package volume
+package storage
 
 import (
 	"context"
@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/csi"
-	"porthole.dev/porthole/kubelet/volume/measure"
 	"porthole.dev/porthole/kubelet/volume/token"
 )
 
@@ -43,10 +44,10 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 		return v, nil
 	}
 
-	if w.o.Objects == nil {
+	if w.o.Secrets == nil {
 		return v, fmt.Errorf("no API server to read secret %s/%s from", ref.Namespace, ref.Name)
 	}
-	secret, err := w.o.Objects.Secret(ctx, ref.Namespace, ref.Name)
+	secret, err := w.o.Secrets.Secret(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return v, fmt.Errorf("reading secret %s/%s for the driver: %w", ref.Namespace, ref.Name, err)
 	}
@@ -76,7 +77,7 @@ func (w *work) addPod(ctx context.Context, v *csi.Volume) error {
 
 	tokens := map[string]authv1.TokenRequestStatus{}
 	for _, r := range w.object.Spec.TokenRequests {
-		got, err := w.o.tokens().Request(ctx, w.pod, token.KeyOf(r.Audience, r.ExpirationSeconds))
+		got, err := w.o.Tokens.Request(ctx, w.pod, token.KeyOf(r.Audience, r.ExpirationSeconds))
 		if err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ func (w *work) notExpanded(ctx context.Context, cause error) error {
 		fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
 	give := csi.Infeasible(cause) || csi.InUse(cause)
 	if give {
-		w.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.Size })
+		w.known.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.Size })
 	}
 	if !w.Grow {
 		return nil
@@ -243,83 +244,4 @@ func (w *work) refreshLimit(ctx context.Context, e *storagev1.VolumeError) {
 	}
 }
 
-// measure asks the driver for the use of a volume.
-func (s *storage) measure(ctx context.Context, u use) error {
-	if s.o.Drivers == nil {
-		return nil
-	}
-	d, err := s.o.Drivers.Driver(u.DeviceKey.Driver)
-	if err != nil {
-		return err
-	}
-	can, err := d.Abilities(ctx)
-	if err != nil || !can.Stats {
-		return err
-	}
-	at := csi.Target{Path: u.Target}
-	if can.Stage && u.inline == nil {
-		at.Staging = u.Staging
-	}
-	stats, err := d.Stats(ctx, u.Handle, at)
-	if err != nil {
-		return err
-	}
-	if !can.Condition {
-		stats.Condition = nil
-	}
-
-	unwell := stats.Condition != nil && stats.Condition.Abnormal
-	tell := false
-	s.update(u.pod.UID, u.volume, func(f *found) {
-		tell = unwell && !f.unwell
-		f.stats, f.unwell = &stats, unwell
-	})
-	if tell && s.o.Event != nil {
-		s.o.Event(u.pod, v1.EventTypeWarning, "VolumeConditionAbnormal",
-			fmt.Sprintf("Volume %s: %s", u.volume, stats.Condition.Message))
-	}
-	return nil
-}
-
-// usage returns what was last measured of a volume, and measures it again in the background if that is old: a driver
-// may take long.
-func (s *storage) usage(p *v1.Pod, volume string) (measure.Usage, bool) {
-	s.mu.Lock()
-	f, ok := s.found[p.UID][volume]
-	due := ok && !f.asking && s.o.Now().Sub(f.taken) > statsAge
-	if due {
-		f.asking, f.taken = true, s.o.Now()
-		s.found[p.UID][volume] = f
-	}
-	s.mu.Unlock()
-	if _, driven := f.backing.key(p); !ok || !driven {
-		return measure.Usage{}, false
-	}
-
-	if due {
-		u := s.useOf(p, volume, f.backing)
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), csi.CallTimeout)
-			defer cancel()
-			if err := s.measure(ctx, u); err != nil {
-				klog.Background().V(2).Info("Measuring a volume failed", "pod", klog.KObj(p), "volume", volume, "cause",
-					err.Error())
-			}
-			s.update(p.UID, volume, func(f *found) { f.asking = false })
-		}()
-	}
-	if f.stats == nil {
-		return measure.Usage{}, false
-	}
-	out := measure.Usage{UsedBytes: uint64(f.stats.UsedBytes), UsedInodes: uint64(f.stats.UsedInodes),
-		CapacityBytes:  uint64(f.stats.CapacityBytes),
-		AvailableBytes: uint64(f.stats.AvailableBytes), Inodes: uint64(f.stats.CapacityInodes),
-		InodesFree: uint64(f.stats.AvailableInodes)}
-	if c := f.stats.Condition; c != nil {
-		out.Abnormal = &c.Abnormal
-	}
-	if f.claim != nil {
-		out.Claim = f.claim.Name
-	}
-	return out, true
-}
+func metaTime(t time.Time) metav1.Time { return metav1.NewTime(t) }
