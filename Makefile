@@ -126,7 +126,7 @@ measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
-ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume(/.*)?|emulator/(hnsd|hcsd)/serve
+ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume(/(disk|files))?|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
 # Of these, packages whose tests bring up a cluster that is alone of its kind, and those that take longest, which begin
@@ -155,7 +155,7 @@ unit: page ## the tests that need neither root nor third-party programs, as a us
 
 # Packages that need root and whose code runs in the process of the test, and packages that run Linux programs of ours,
 # which are then built with the race detector too. A server that is watched for races needs more memory than one may.
-RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume/... ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
+RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./kubelet/volume/disk ./kubelet/volume/files ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
 RACE_PROGRAM_PACKAGES := ./test/kubelet ./test/web ./test/flannel ./test/ovn
 RACE_PROGRAM_SKIP := TestServerIsSmall
 
