@@ -47,11 +47,15 @@ func newRelay(t testing.TB, opts Options) *Relay {
 	return r
 }
 
-// free returns a loopback address on which no socket listens. It is not 127.0.0.1: connections that the test or the
-// relay opens have that address, and could take the port in the meantime.
+// free returns a loopback address on which no socket listens. That of TCP is not 127.0.0.1: connections that the test
+// or the relay opens have that address, and could take the port in the meantime.
 func free(t testing.TB, protocol hns.Protocol) Endpoint {
 	t.Helper()
-	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)})
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	if protocol == hns.TCP {
+		at.IP = net.IPv4(127, 0, 0, 2)
+	}
+	l, err := net.ListenTCP("tcp4", at)
 	must(t, err)
 	defer l.Close()
 	return Endpoint{protocol, addrPort(l.Addr())}
