@@ -30,8 +30,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # What the state folder of a local cluster is: DIR=/some/where make up
 DIR ?= /var/lib/porthole
 UP_FLAGS ?=
-# Packages without root compute, and two go on at once. Most with root bring hosts of their own and wait for them most
-# of the time, so that three do. Those that bring up the whole cluster follow one after the other.
+# Most packages bring hosts of their own and wait for them most of the time, so that two go on at once; those that bring up
+# the whole cluster follow one after the other.
 TEST_PACKAGES ?= ./...
 TEST_FLAGS ?= -timeout 20m
 BENCH_FLAGS ?=
@@ -144,7 +144,7 @@ test: deps deps-conformance build bundle-tests cri-suite conformance-build $(if 
 	@all=$$(go list $(TEST_PACKAGES) | $(SHARDED)); \
 	packages() { grep "$$@" <<<"$$all" || true; }; \
 	{ packages -vE '$(WITH_ROOT)' | CGO_ENABLED=1 xargs -r go test -race -p 2 -json $(TEST_FLAGS) || true; \
-	  { packages -E '$(LONGEST)'; packages -E '$(WITH_ROOT)' | grep -vE '$(ALONE)|$(LONGEST)'; } | xargs -r go test -p 3 -json $(TEST_FLAGS) || true; \
+	  { packages -E '$(LONGEST)'; packages -E '$(WITH_ROOT)' | grep -vE '$(ALONE)|$(LONGEST)'; } | xargs -r go test -p 2 -json $(TEST_FLAGS) || true; \
 	  packages -E '$(ALONE)' | xargs -r go test -p 1 -json $(TEST_FLAGS) || true; } | $(BIN)/testsummary
 
 UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileged") $$(go list ./... | grep -vE '$(WITH_ROOT)')
