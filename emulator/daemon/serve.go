@@ -17,19 +17,25 @@ import (
 // file descriptor.
 const acceptPause = 50 * time.Millisecond
 
-// Serve calls serve for each connection, in a goroutine of its own, until ctx ends. It closes the listener then, and
-// returns nil when all calls have returned. A listener that somebody else closed is an error.
-func Serve(ctx context.Context, listener net.Listener, serve func(net.Conn)) error {
+// Serve calls serve for each connection, in a goroutine of its own, until ctx ends. It closes the listener then, ends
+// the context of the calls, and returns nil when all calls have returned. In this order, since a client whose
+// connection ends asks again at once: it is refused, waits for the next daemon, and loses no call. A listener that
+// somebody else closed is an error.
+func Serve(ctx context.Context, listener net.Listener, serve func(context.Context, net.Conn)) error {
 	return ServeAtMost(ctx, listener, math.MaxInt32, serve)
 }
 
 // ServeAtMost is Serve with at most limit calls at once. Further connections wait in the listener's queue in the
 // kernel.
-func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve func(net.Conn)) error {
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
+func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve func(context.Context, net.Conn)) error {
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	finish := func() { listener.Close(); end() }
 	var calls sync.WaitGroup
 	defer calls.Wait()
+	defer finish() // stop may come before what it stops has begun
+	stop := context.AfterFunc(ctx, finish)
+	defer stop()
+
 	slots := make(chan struct{}, limit) // taken by calls, and by the connection that is waited for
 
 	for {
@@ -40,8 +46,9 @@ func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve fu
 		}
 		conn, err := listener.Accept()
 		if ctx.Err() != nil {
-			if err == nil {
-				conn.Close() // otherwise its client would wait for an answer, and not ask the next daemon
+			if err == nil { // its client waits for an answer, and is to ask the next daemon
+				finish()
+				conn.Close()
 			}
 			return nil
 		}
@@ -58,7 +65,7 @@ func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve fu
 		}
 		calls.Go(func() {
 			defer func() { <-slots }()
-			serve(conn)
+			serve(own, conn)
 		})
 	}
 }

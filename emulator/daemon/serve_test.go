@@ -31,7 +31,7 @@ func TestServeWithoutFiles(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l := &fullListener{}
-		if err := Serve(ctx, l, func(net.Conn) {}); err != nil || l.calls > 30 {
+		if err := Serve(ctx, l, func(context.Context, net.Conn) {}); err != nil || l.calls > 30 {
 			t.Errorf("%d attempts in a second: %v", l.calls, err)
 		}
 	})
@@ -53,7 +53,7 @@ func TestServeAtTheEnd(t *testing.T) {
 	client, conn := net.Pipe()
 	ctx, end := context.WithCancel(t.Context())
 	if err := Serve(ctx, late{end: end, conn: conn},
-		func(net.Conn) { t.Error("the connection is served") }); err != nil {
+		func(context.Context, net.Conn) { t.Error("the connection is served") }); err != nil {
 		t.Error(err)
 	}
 	client.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served, ended := make(chan bool), make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, &full{listener, 3}, func(conn net.Conn) {
+		ended <- Serve(ctx, &full{listener, 3}, func(_ context.Context, conn net.Conn) {
 			conn.Close()
 			served <- true
 		})
@@ -110,7 +110,7 @@ func TestServeClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	if err := Serve(t.Context(), listener, func(net.Conn) {}); !errors.Is(err, net.ErrClosed) {
+	if err := Serve(t.Context(), listener, func(context.Context, net.Conn) {}); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -127,7 +127,7 @@ func TestServeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		l, finish, ended := &endless{}, make(chan struct{}), make(chan error, 1)
-		go func() { ended <- ServeAtMost(ctx, l, 2, func(net.Conn) { <-finish }) }()
+		go func() { ended <- ServeAtMost(ctx, l, 2, func(context.Context, net.Conn) { <-finish }) }()
 		synctest.Wait()
 		if l.accepted != 2 {
 			t.Errorf("%d connections are accepted, want 2", l.accepted)
@@ -144,4 +144,37 @@ func TestServeAtMost(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAddressClosesFirst: a client whose connection ends with the daemon, and that asks again at once, is refused: it
+// then knows to wait for the next daemon. One that got through would lose its call.
+func TestAddressClosesFirst(t *testing.T) {
+	for range 300 {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Serve(ctx, l, func(ctx context.Context, conn net.Conn) {
+				<-ctx.Done()
+				conn.Close()
+			})
+		}()
+		conn, err := net.Dial("tcp4", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		end()
+		_, _ = conn.Read(make([]byte, 1)) // until the daemon closes it, or while it is not accepted yet
+		if again, err := net.Dial("tcp4", l.Addr().String()); err == nil {
+			again.Close()
+			t.Fatal("the address of a daemon that ends took a connection")
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -60,6 +60,8 @@ func (p *parts) components() []component.Component {
 		{Name: "systems", Needs: []string{"service"}, Start: func(ctx context.Context) error {
 			return p.service.restore(ctx)
 		}},
+
+		// What works until the program ends.
 		{Name: "control", Needs: []string{"systems"}, Start: func(ctx context.Context) (err error) {
 			p.control, err = p.service.serveControl(ctx)
 			return err
@@ -134,5 +136,5 @@ func RemoveRoot(hostDir string) error {
 
 // accept serves connections until ctx ends.
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {
-	return daemon.Serve(ctx, listener, func(conn net.Conn) { s.serveConn(ctx, conn) })
+	return daemon.Serve(ctx, listener, s.serveConn)
 }

@@ -113,7 +113,7 @@ func (c call) target(state *hnsd.State) hnsd.Target {
 
 // accept serves connections of programs until ctx ends.
 func (s *Service) accept(ctx context.Context, listener net.Listener) error {
-	return daemon.Serve(ctx, listener, func(conn net.Conn) { s.serveConn(ctx, conn) })
+	return daemon.Serve(ctx, listener, s.serveConn)
 }
 
 // serveConn answers the calls of one thread until it goes away.

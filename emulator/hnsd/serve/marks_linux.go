@@ -65,7 +65,7 @@ func startMarking(ctx context.Context, netns string) (stop func()) {
 // each other.
 func serveMarks(ctx context.Context, listener net.Listener) {
 	log := klog.FromContext(ctx)
-	err := daemon.ServeAtMost(ctx, listener, markers, func(conn net.Conn) {
+	err := daemon.ServeAtMost(ctx, listener, markers, func(_ context.Context, conn net.Conn) {
 		if err := serveMark(conn.(*net.UnixConn)); err != nil {
 			log.V(2).Info("A socket was not marked", "cause", err.Error())
 		}

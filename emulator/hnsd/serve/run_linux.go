@@ -82,6 +82,8 @@ func (p *parts) components() []component.Component {
 				LosesRoutes: p.profile.LosesRoutes, Ended: ctx.Done()})
 			return p.takeover.Finish()
 		}, Stop: func(context.Context) { p.takeover.Wait() }},
+
+		// What programs of the host ask.
 		{Name: "address", Needs: []string{"profile", "cards"}, Start: p.listen,
 			Stop: func(context.Context) { _ = p.listener.Close() }}, // it may be closed
 		{Name: "marks", Start: func(ctx context.Context) error {
