@@ -118,6 +118,8 @@ func (p *parts) components() []component.Component {
 			closePages, err = serve(ctx, p.o.Bind, p.agent.status)
 			return err
 		}, Stop: func(context.Context) { closePages() }},
+
+		// What works until the program ends.
 		{Name: "nodes", Needs: []string{"agent"},
 			Run: func(ctx context.Context) error { p.nodes.Run(ctx); return nil }},
 		{Name: "memory", Needs: []string{"agent"}, Run: func(ctx context.Context) error {

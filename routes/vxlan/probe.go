@@ -151,9 +151,10 @@ func (p *prober) due(now time.Time) (due []netip.Addr, mtu int) {
 	return due, p.mtu
 }
 
-// learn keeps the answers. It reports whether expect would return something else than before, and returns the nodes
-// that did not answer when they were asked for the first time. That all packets get to a node is no news: a pass for
-// each such answer would be most of what a large cluster costs.
+// learn keeps how large packets each node that was asked answered; sizes has none of those that did not. different is
+// true if expect now returns something else than before, and silent are the nodes that did not answer the first time
+// that they were asked. A node that gets all packets changes nothing: a pass for each such answer would be most of what
+// a large cluster costs.
 func (p *prober) learn(asked []netip.Addr, sizes map[netip.Addr]int, mtu int) (different bool, silent []netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

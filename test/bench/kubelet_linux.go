@@ -86,6 +86,7 @@ func kubeletParts(rounds, crowd int) []kubeletPart {
 			{key: "large-cpu", name: fmt.Sprintf("kubelet-%d-pods-idle-cpu", crowd), unit: "CPUs",
 				target: ofPeer(1. / 3)}}},
 	}
+
 	return append(parts, deedParts()...)
 }
 

@@ -118,6 +118,7 @@ func reaches(pods map[string]v1.Pod, clusterIP string) error {
 		{"its pod to the service's name",
 			func() (string, error) { return fromPod(own, fetch("http://echo.default.svc.cluster.local/")) }},
 	}
+
 	for node, pod := range pods {
 		paths = append(paths,
 			path{"pod on " + node + " to its pod",

@@ -306,6 +306,7 @@ func (f pathCheck) gatewayFlaws() []flaw {
 		return err
 	}
 	neighbour := []string{"10.99.0.21", "dev", "eth0"}
+
 	return []flaw{
 		{"a route of Linux is gone", "a-lin01", "a-win01", ip("lin01", "route", "del", win01),
 			ip("lin01", "route", "add", win01, "via", "10.99.0.21", "dev", "eth0", "proto", "201"),

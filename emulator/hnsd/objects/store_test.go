@@ -116,6 +116,7 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, state, told, changed := b.onDisk(), b.State(), len(b.told), b.changed
+
 			c.prepare(b)
 			err := b.Change(t.Context(), c.rule(b))
 			var want, got *hnsd.Error

@@ -52,6 +52,7 @@ func flannel(image string) error {
 	if err := os.Remove(subnetFile); err != nil && !os.IsNotExist(err) { // of an earlier flanneld
 		return err
 	}
+
 	ended := make(chan error, 1)
 	go run(ended, filepath.Join(image, "flannel", "flanneld.exe"), "--kube-subnet-mgr", "--kubeconfig-file="+kubeconfig,
 		"--iface="+os.Getenv("HOST_IP"),
