@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/config"
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/image"
@@ -77,7 +77,7 @@ type runningKubelet struct {
 // inBubble runs a test on a node whose kubelet has just begun, and fails it if a kubelet reports what must never be.
 func inBubble(t *testing.T, test func(*bubble), prepare ...func(*bubble)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := &bubble{t: t, cluster: newCluster(), runtime: runtimetest.New(testImage),
 			cgroups: &fakeCgroups{pods: map[types.UID]bool{}},
 			dir:     t.TempDir(), log: &lockedBuffer{}}

@@ -4,14 +4,15 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // TestBurst: a burst begins with its fifth pod and ends when there have been fewer for burstRest, even if some are
 // still set up.
 func TestBurst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []bool
 		c := newBurst(func(is bool) {
@@ -26,7 +27,7 @@ func TestBurst(t *testing.T) {
 		}
 		expect := func(when string, want ...bool) {
 			t.Helper()
-			synctest.Wait()
+			bubble.Wait()
 			mu.Lock()
 			defer mu.Unlock()
 			if !slices.Equal(told, want) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -92,7 +92,7 @@ var unreadable = (*pod.Desired)(nil)
 
 // TestPoisonedPod: a pod over which the kubelet panics is reported and left alone for growing times; others go on, and
 // it can be deleted.
-func TestPoisonedPod(t *testing.T) { synctest.Test(t, testPoisonedPod) }
+func TestPoisonedPod(t *testing.T) { bubble.Test(t, testPoisonedPod) }
 
 func testPoisonedPod(t *testing.T) {
 	api := &events{}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/kube"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/runtime"
@@ -37,7 +37,7 @@ func TestVanishingPod(t *testing.T) {
 	}{{"running", nil, 1}, {"deleted", &some, 1}, {"deleted without grace", &zero, 0}} {
 
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				api := &patches{}
 				k := New(Options{Node: nodestatus.Options{Name: "n"}, API: NewAPI(api),
 					Runtime: NewRuntime(&runtime.Runtime{})})
@@ -58,7 +58,7 @@ func TestVanishingPod(t *testing.T) {
 
 				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning,
 					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})
-				synctest.Wait()
+				bubble.Wait()
 				if n := api.n.Load(); n != c.want {
 					t.Errorf("%d patches at once, want %d", n, c.want)
 				}

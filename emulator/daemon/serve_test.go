@@ -7,8 +7,9 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // fullListener is a listener of a process without a free file descriptor. It is closed after 1,000 calls.
@@ -27,7 +28,7 @@ func (*fullListener) Addr() net.Addr { return &net.TCPAddr{} }
 // TestServeWithoutFiles: the daemon waits between attempts and does not use a processor up, and it ends with its
 // context.
 func TestServeWithoutFiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l := &fullListener{}
@@ -124,16 +125,16 @@ func (*endless) Addr() net.Addr              { return &net.TCPAddr{} }
 
 // TestServeAtMost: no connection beyond the limit is accepted, and one that ends makes room for another.
 func TestServeAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		l, finish, ended := &endless{}, make(chan struct{}), make(chan error, 1)
 		go func() { ended <- ServeAtMost(ctx, l, 2, func(context.Context, net.Conn) { <-finish }) }()
-		synctest.Wait()
+		bubble.Wait()
 		if l.accepted != 2 {
 			t.Errorf("%d connections are accepted, want 2", l.accepted)
 		}
 		finish <- struct{}{}
-		synctest.Wait()
+		bubble.Wait()
 		if l.accepted != 3 {
 			t.Errorf("%d connections are accepted after the end of one, want 3", l.accepted)
 		}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"porthole.dev/porthole/emulator/wire"
+	"porthole.dev/porthole/internal/testkit/bubble"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,7 +123,7 @@ func world(t *testing.T, lines ...string) (*Manager, *fake) {
 			p.Kill()
 		}
 		f.mu.Unlock()
-		synctest.Wait() // what ends is recorded in the folder, which the test removes next
+		bubble.Wait() // what ends is recorded in the folder, which the test removes next
 	})
 
 	for _, line := range lines {
@@ -147,11 +147,11 @@ func (f *fake) state(name string) State {
 // TestOrder: services start after those that they depend on, whatever their names, and a dependency is not stopped
 // before them.
 func TestOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "zz-base service", "aa-top service after zz-base", "middle service",
 			"gone service after nobody")
 		m.Boot()
-		synctest.Wait()
+		bubble.Wait()
 		if want := []string{"zz-base", "aa-top", "middle"}; !reflect.DeepEqual(f.launched, want) {
 			t.Errorf("started %v, want %v", f.launched, want)
 		}
@@ -166,7 +166,7 @@ func TestOrder(t *testing.T) {
 			if _, code := m.Control(name, controlStop); code != OK {
 				t.Errorf("stopping %s: %v", name, code)
 			}
-			synctest.Wait()
+			bubble.Wait()
 		}
 		if f.state("zz-base") != Stopped || f.state("middle") != Running {
 			t.Error("after the stop")
@@ -179,7 +179,7 @@ func TestOrder(t *testing.T) {
 
 // TestNoAnswer: a process has 30 s to be a service, and one that ends before fails at once; neither is started again.
 func TestNoAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "silent silent", "plain plain", "missing missing")
 		for name, want := range map[string]struct {
 			code Code
@@ -212,18 +212,18 @@ func recovering(t *testing.T, m *Manager, name string) {
 // TestCrash: a process that ends without a word is started again after the delay of the failure's number; the count
 // begins anew after the reset time.
 func TestCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "s service")
 		recovering(t, m, "s")
 		m.Start("s", nil)
 		crash := func(delay time.Duration) {
 			t.Helper()
-			synctest.Wait()
+			bubble.Wait()
 			if f.state("s") != Running {
 				t.Fatal("it does not run")
 			}
 			f.processes["s"].Kill()
-			synctest.Wait()
+			bubble.Wait()
 			if l, _ := m.Get("s"); l.Status.State != Stopped || l.Status.Exit != ProcessAborted {
 				t.Fatalf("after the crash: %+v", l.Status)
 			}
@@ -244,7 +244,7 @@ func TestCrash(t *testing.T) {
 
 // TestErrorExit: a service that says that it stopped with an error has not failed, unless its failure flag is set.
 func TestErrorExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "s error")
 		recovering(t, m, "s")
 		m.Start("s", nil)
@@ -264,7 +264,7 @@ func TestErrorExit(t *testing.T) {
 // TestStoppedAtOnce: a process may say that its service has stopped before it asks for its start. Nothing waits for it
 // then: the bubble fails if a goroutine is left.
 func TestStoppedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "s hasty")
 		if code := m.Start("s", nil); code != RequestTimeout {
 			t.Errorf("the start returned %v", code)
@@ -277,7 +277,7 @@ func TestStoppedAtOnce(t *testing.T) {
 
 // TestDelayed: delayed services start two minutes after the others.
 func TestDelayed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "later service", "now service")
 		m.Change("later", func(c *Config) Code { c.Delayed = true; return OK })
 		m.Boot()
@@ -295,7 +295,7 @@ func TestDelayed(t *testing.T) {
 // TestShutdown: services are told in the registry's order, then the others; one that does not stop has the time of its
 // configuration and is killed; nothing starts again.
 func TestShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "a service", "b service", "c deaf")
 		f.order = []string{"nobody", "B"}
 		recovering(t, m, "c")
@@ -322,7 +322,7 @@ func TestShutdown(t *testing.T) {
 // TestInitiate: a restart comes when its time has come, once; until then it can be taken back. One that cannot begin
 // leaves the way free.
 func TestInitiate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, _ := world(t)
 		r := restarts{m}
 		if code := r.initiate(time.Minute, ""); code != NotSupported {
@@ -375,7 +375,7 @@ func TestInitiate(t *testing.T) {
 
 // TestRebootAction: a service whose recovery action is a reboot restarts the host.
 func TestRebootAction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, f := world(t, "a service")
 		began := 0
 		m.o.Restart = func() error { began++; return nil }
@@ -396,7 +396,7 @@ func TestRebootAction(t *testing.T) {
 
 // TestDelete: a service that somebody has open is there until that is closed, and its name is not free before.
 func TestDelete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, _ := world(t, "s service")
 		again := Config{Name: "S", Path: "service S", Type: ownProcess, Start: StartManual}
 		if code := m.Create(again, 1); code != Exists {
@@ -417,7 +417,7 @@ func TestDelete(t *testing.T) {
 
 // TestKept: another manager in the same folder has all that was said, and runs none.
 func TestKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, _ := world(t, "s service after base")
 		recovering(t, m, "s")
 		m.Change("s", func(c *Config) Code { c.Description, c.PreshutdownTimeout = "two\nlines", 40000; return OK })

@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 func write(t *testing.T, file string, r Record) {
@@ -21,7 +22,7 @@ func write(t *testing.T, file string, r Record) {
 
 // A record is of one boot and one phase. The same again is not written, so that the time stays.
 func TestWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "made by Write", Network)
 		if _, err := Read(file); !errors.Is(err, fs.ErrNotExist) || ReadyIn(file, "7") == "" {
 			t.Errorf("no record: %v", err)
@@ -57,7 +58,7 @@ func TestWrite(t *testing.T) {
 // The gate opens with the record of this boot, not with what an earlier one, a power failure or a half-made network
 // left.
 func TestGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		file := filepath.Join(folder, Network)
 		write(t, file, Record{BootID: "7", Phase: Ready})
@@ -77,7 +78,7 @@ func TestGate(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			synctest.Wait()
+			bubble.Wait()
 			select {
 			case <-opened:
 				t.Fatalf("%q has opened the gate", text)

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 func TestOrder(t *testing.T) {
@@ -118,7 +119,7 @@ func TestRun(t *testing.T) {
 			time.Minute + DefaultStop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				d := &diary{}
@@ -147,7 +148,7 @@ func TestRun(t *testing.T) {
 
 // TestCause: a component that starts is told why the program ends.
 func TestCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancelCause(t.Context())
 		var cause error
 		p, _ := Order([]Component{{Name: "a", Start: func(ctx context.Context) error {

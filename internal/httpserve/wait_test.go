@@ -6,8 +6,9 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // ask returns the answer to a question and how long it took.
@@ -22,7 +23,7 @@ func ask(answer func() []byte, query string) (code int, body string, took time.D
 // TestAnswerNews: without parameters, or when the client has something else, the answer comes at once; else when there
 // is news, or when the time is over.
 func TestAnswerNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		const old, news = `{"a":1}`, `{"a":2}`
 		var current atomic.Value
 		current.Store(old)

@@ -2,12 +2,13 @@ package kube
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 type timedSink struct {
@@ -34,13 +35,13 @@ func TestEventsWait(t *testing.T) {
 		{"always", steadily(500*time.Millisecond, 40), eventLimit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				to := &timedSink{}
 				l, began := newLateSink(to), time.Now()
 				for _, d := range c.after {
 					time.AfterFunc(d, func() { l.noteEvent(time.Now()) })
 				}
-				synctest.Wait()
+				bubble.Wait()
 
 				if _, err := l.Create(&v1.Event{LastTimestamp: metav1.NewTime(began)}); err != nil {
 					t.Fatal(err)
@@ -61,7 +62,7 @@ func steadily(period time.Duration, n int) (out []time.Duration) {
 }
 
 func TestEventsDoNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		to := &timedSink{}
 		l, now := newLateSink(to), time.Now()
 		l.noteEvent(now.Add(time.Hour)) // and then the clock was set back

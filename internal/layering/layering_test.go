@@ -19,15 +19,17 @@ import (
 
 // listed is the part of `go list -json` that is read.
 type listed struct {
-	ImportPath, Dir string
-	GoFiles         []string
-	Imports, Deps   []string
-	Module          *struct{ Path string }
+	ImportPath, Dir           string
+	GoFiles                   []string
+	Imports, Deps             []string
+	TestImports, XTestImports []string
+	Module                    *struct{ Path string }
 }
 
 func list(t *testing.T, goos string) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps,Module", Module+"/...")
+	cmd := exec.Command("go", "list", "-e",
+		"-json=ImportPath,Dir,GoFiles,Imports,Deps,TestImports,XTestImports,Module", Module+"/...")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH=amd64", "CGO_ENABLED=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -105,6 +107,18 @@ func TestPlansArePure(t *testing.T) {
 			if matchesAny(path, impure) {
 				t.Errorf("%s imports %s: a plan is a pure function of its arguments", name, path)
 			}
+		}
+	}
+}
+
+// TestBubbles: tests use testing/synctest through internal/testkit/bubble, with which the race detector lives.
+func TestBubbles(t *testing.T) {
+	for _, l := range list(t, "linux") {
+		if strings.HasSuffix(l.ImportPath, "internal/testkit/bubble") {
+			continue
+		}
+		if slices.Contains(slices.Concat(l.Imports, l.TestImports, l.XTestImports), "testing/synctest") {
+			t.Errorf("%s imports testing/synctest: use internal/testkit/bubble", l.ImportPath)
 		}
 	}
 }

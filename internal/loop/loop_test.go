@@ -5,10 +5,10 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/internal/wakeup"
 )
 
@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		{"long passes", Loop{Apart: s}, []time.Duration{100 * ms, 3 * s}, 0, 2 * s, []time.Duration{0, 4 * s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 9900*time.Millisecond)
 				defer cancel()
 				wake, began := wakeup.New(), time.Now()

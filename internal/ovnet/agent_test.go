@@ -11,8 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // asks sends a question to a handler and returns the answer's code and text.
@@ -36,7 +37,7 @@ func without(looks *atomic.Int64) func(context.Context, string, string) (Answer,
 func TestWaitIsBounded(t *testing.T) {
 	for wait, longest := range map[string]time.Duration{"9999h": waitQuery, "20s": waitQuery, "1s": time.Second, "0": 0,
 		"-5s": 0, "x": 0, "": 0} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			var looks atomic.Int64
@@ -55,7 +56,7 @@ func TestWaitIsBounded(t *testing.T) {
 // TestManyWait: while as many questions wait as may, another one is looked up once and refused; one of a pod with its
 // annotation is answered.
 func TestManyWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var looks atomic.Int64
 		at := netip.MustParseAddr("10.244.1.7")
 		right := AnnotationOf(Address{at, MACOf(at)}, netip.MustParsePrefix("10.244.1.0/24"))
@@ -97,7 +98,7 @@ func TestManyWait(t *testing.T) {
 
 // TestManyAsk: no more questions than pods of a node are worked at, and they reach the API server one after the other.
 func TestManyAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var at atomic.Int64
 		h := Handler(func(ctx context.Context, _, _ string) (Answer, error) {
 			at.Add(1)
@@ -113,7 +114,7 @@ func TestManyAsk(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait()
+		bubble.Wait()
 		if at.Load() != paceBurst || busy.Load() != 10 {
 			t.Errorf("%d are looked up and %d refused at once, want %d and 10", at.Load(), busy.Load(), paceBurst)
 		}
@@ -123,7 +124,7 @@ func TestManyAsk(t *testing.T) {
 
 // TestSpoiledAnnotationIsAwaited: the agent hands out no annotation that the controller writes again.
 func TestSpoiledAnnotationIsAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		at := netip.MustParseAddr("10.244.1.7")
 		right := AnnotationOf(Address{at, MACOf(at)}, netip.MustParsePrefix("10.244.1.0/24"))
 		spoiled := strings.Replace(right, MACOf(at), "0a:58:0a:f4:01:01", 1)
@@ -147,7 +148,7 @@ func TestSpoiledAnnotationIsAwaited(t *testing.T) {
 
 // TestPace: who asks and goes away at once does not make others wait for ever, and the rate holds.
 func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var p pace
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	draHealth "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 	api "k8s.io/kubelet/pkg/apis/dra/v1"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/internal/testkit/claimdriver"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/registration"
@@ -351,18 +351,18 @@ func TestHealthPasses(t *testing.T) {
 // TestSlicesOfDriversAway: the ResourceSlices of a driver are deleted when no instance of it was connected for half a
 // minute, those of one that comes back in time are not; at the start all are, until that succeeds.
 func TestSlicesOfDriversAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		a := &claimsAPI{errs: []error{errors.New("away"), errors.New("away")}}
 		r := newDrivers(&Manager{o: Options{API: a}})
 		ctx, stop := context.WithCancel(t.Context())
-		defer synctest.Wait()
+		defer bubble.Wait()
 		defer stop()
 		early := &driver{name: "early"}
 		r.byName["early"] = []*driver{early}
 		r.begin(ctx)
 		is := func(want string) {
 			t.Helper()
-			synctest.Wait()
+			bubble.Wait()
 			if got := a.sawWiped(); got != want {
 				t.Errorf("deleted were those of %s, want %s", got, want)
 			}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/registry"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/internal/winbuild"
 )
 
@@ -236,7 +236,7 @@ func TestLogins(t *testing.T) {
 // TestSlowRegistry: a registry that does not answer holds up one pull for five seconds, and none in the minute after
 // that.
 func TestSlowRegistry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		questions := 0
 		b := Builds{Node: node("win01", winbuild.Server2022),
 			Registry: func(ctx context.Context, _ string, _ registry.Login) (winbuild.Image, error) {

@@ -4,16 +4,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // TestNetworkOfThisBoot: the node is ready only when the pod network of this boot is made, although the runtime calls
 // its network ready before: its CNI configuration has outlived the reboot.
 func TestNetworkOfThisBoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var made atomic.Bool
 		w, n := newWorld(func(o *Options) {
 			o.NetworkAwaited = func() string {

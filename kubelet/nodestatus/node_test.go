@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -170,7 +170,7 @@ func newWorld(change func(*Options)) (*world, *Node) {
 // pass lets time pass in the bubble, and what is due then be done.
 func pass(d time.Duration) {
 	time.Sleep(d)
-	synctest.Wait()
+	bubble.Wait()
 }
 
 // run registers the node and keeps its status right until the test ends.
@@ -184,7 +184,7 @@ func run(t *testing.T, n *Node) {
 	var running sync.WaitGroup
 	running.Go(func() { n.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
-	synctest.Wait()
+	bubble.Wait()
 }
 
 func TestRegister(t *testing.T) {
@@ -206,7 +206,7 @@ func TestRegister(t *testing.T) {
 	} {
 
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w, n := newWorld(c.change)
 				w.object, w.fail = c.object, c.fail
 				n.Begin()
@@ -230,7 +230,7 @@ func TestRegister(t *testing.T) {
 
 // TestRegisterEnds: the end of the kubelet ends the attempts.
 func TestRegisterEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		w.fail = slices.Repeat([]error{errors.New("away")}, 100)
 		n.Begin()
@@ -249,7 +249,7 @@ func TestRegisterEnds(t *testing.T) {
 // TestReports: nothing is sent while nothing changes, until a sign of life is due; a change is sent at the next tick,
 // or at once when somebody asks for it.
 func TestReports(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		run(t, n)
 		if got := w.take(); got != "create status" {
@@ -274,7 +274,7 @@ func TestReports(t *testing.T) {
 		w.health.NetworkReady = false
 		w.mu.Unlock()
 		n.ReportSoon()
-		synctest.Wait()
+		bubble.Wait()
 		if got := w.take(); got != "status" || condition(w.object.Status, v1.NodeReady).Status != v1.ConditionFalse {
 			t.Errorf("not ready: %s, %+v", got, w.object.Status.Conditions)
 		}
@@ -301,7 +301,7 @@ func TestReportFails(t *testing.T) {
 		{"the node was deleted", nil, true, "status get create"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w, n := newWorld(nil)
 				run(t, n)
 				w.take()
@@ -313,7 +313,7 @@ func TestReportFails(t *testing.T) {
 				w.mu.Unlock()
 
 				n.ReportSoon()
-				synctest.Wait()
+				bubble.Wait()
 				if got := w.take(); got != c.want {
 					t.Errorf("calls: %s, want %s", got, c.want)
 				}
@@ -328,7 +328,7 @@ func TestReportFails(t *testing.T) {
 
 // TestRebooted: an earlier boot is reported once.
 func TestRebooted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		w.object = &v1.Node{Status: v1.NodeStatus{NodeInfo: v1.NodeSystemInfo{BootID: "earlier"}}}
 		run(t, n)
@@ -345,7 +345,7 @@ func TestRebooted(t *testing.T) {
 
 // TestWatch: a pod range is handed on when it comes and when it changes, and cordoning is an event.
 func TestWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		run(t, n)
 		w.change(func(o *v1.Node) { o.Spec.PodCIDR = "10.244.1.0/24" })
@@ -367,7 +367,7 @@ func TestWatch(t *testing.T) {
 
 // TestPressureIsReported: a condition is reported as soon as it is set, and once.
 func TestPressureIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, n := newWorld(nil)
 		run(t, n)
 		memory := func(pressed ...v1.NodeConditionType) v1.ConditionStatus {
@@ -376,7 +376,7 @@ func TestPressureIsReported(t *testing.T) {
 				conditions[c] = true
 			}
 			n.SetPressures(conditions)
-			synctest.Wait()
+			bubble.Wait()
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return condition(w.object.Status, v1.NodeMemoryPressure).Status

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,6 +18,8 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 func TestTracker(t *testing.T) {
@@ -57,7 +58,7 @@ func TestTracker(t *testing.T) {
 // TestInitialDelay: the first run comes when the delay since the start of the container is over, the next one a period
 // later.
 func TestInitialDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var runs []time.Duration
 		m := New(Options{Report: func(Result) {},
@@ -71,7 +72,7 @@ func TestInitialDelay(t *testing.T) {
 
 		time.Sleep(10*time.Second - time.Millisecond)
 		m.Stop(Key{"uid", "c"})
-		synctest.Wait()
+		bubble.Wait()
 		if len(runs) != 2 || runs[0] != 4*time.Second || runs[1] != 7*time.Second {
 			t.Errorf("it ran after %v", runs)
 		}

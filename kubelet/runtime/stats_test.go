@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // usageRuntime answers with fixed usage: by sandbox, or by container if it is old.
@@ -142,7 +143,7 @@ func TestPodStatsOfTheOthers(t *testing.T) {
 // TestPodStatsWhileOneHangs: a sandbox whose statistics hang takes the others neither their statistics nor more than
 // two deadlines.
 func TestPodStatsWhileOneHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // as kubelet/serve asks
 		defer cancel()
 		begun := time.Now()

@@ -14,12 +14,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/klog/v2"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/kubelet/pod"
 )
@@ -222,7 +222,7 @@ func TestTrim(t *testing.T) {
 // TestPaceOfStatistics: statistics are taken each minute while nobody reads them, each ten seconds for five minutes
 // after a read.
 func TestPaceOfStatistics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		s := newSampler(Options{Stats: &fixedStats{}, Pods: func() []pod.View { return nil }})
 		s.summary.ask = func(context.Context) (*statsapi.Summary, error) {
@@ -234,7 +234,7 @@ func TestPaceOfStatistics(t *testing.T) {
 		during := func(d time.Duration) int {
 			before := calls.Load()
 			time.Sleep(d)
-			synctest.Wait()
+			bubble.Wait()
 			return int(calls.Load() - before)
 		}
 		during(time.Second) // the first one is taken at once
@@ -252,7 +252,7 @@ func TestPaceOfStatistics(t *testing.T) {
 			t.Errorf("%d in ten minutes later on", n)
 		}
 		cancel()
-		synctest.Wait()
+		bubble.Wait()
 	})
 }
 
@@ -302,7 +302,7 @@ func TestSlowHeads(t *testing.T) {
 // answered 429, and neither pushes out the answer about a token that is valid nor keeps clients at other addresses
 // out. A token that was refused is not asked about again.
 func TestMadeUpTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		r := &reviewer{}
 		g := newGuard(AuthOptions{Tokens: true, Reviewer: r, TokenTTL: time.Hour}, "n")
 		handler := g.wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // clocked records when each pod is patched.
@@ -48,7 +49,7 @@ func clockedWriter(t *testing.T) (*clocked, *Writer, func()) {
 // TestCrowdWaitsLonger: many changes that are not urgent wait for each other, up to a limit. An urgent one is sent at
 // once, with what else the pod has.
 func TestCrowdWaitsLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
 		defer stop()
 		const n, urgent = 160, 7
@@ -62,11 +63,11 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		}
 
 		w.Set(pods[urgent], v1.PodStatus{Phase: v1.PodRunning}, false, true)
-		synctest.Wait()
+		bubble.Wait()
 		w.Observe(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pods[urgent].Name, UID: pods[urgent].UID,
 			ResourceVersion: "9"}, Status: v1.PodStatus{Phase: v1.PodRunning}})
 		time.Sleep(2 * settleMost)
-		synctest.Wait()
+		bubble.Wait()
 		for i := range pods {
 			want := began.Add(settleMost)
 			if i == urgent {
@@ -83,7 +84,7 @@ func TestCrowdWaitsLonger(t *testing.T) {
 		w.Set(pods[0], v1.PodStatus{Message: "third"}, false, false)
 		began = time.Now()
 		time.Sleep(2 * settleMost)
-		synctest.Wait()
+		bubble.Wait()
 		if at := c.written("0"); len(at) != 2 || at[1].Sub(began) != settle {
 			t.Errorf("when the others are done pod 0 is written at %v, %s after the change, want %s", at,
 				at[len(at)-1].Sub(began), settle)
@@ -94,7 +95,7 @@ func TestCrowdWaitsLonger(t *testing.T) {
 // TestFewWaitLittle: the first of a few pods waits for those that came after it, and is written before the wait of one
 // pod more would be over.
 func TestFewWaitLittle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c, w, stop := clockedWriter(t)
 		defer stop()
 		const n = 4
@@ -106,7 +107,7 @@ func TestFewWaitLittle(t *testing.T) {
 		}
 		w.Forget("1") // it counts no longer
 		time.Sleep(2 * settleMost)
-		synctest.Wait()
+		bubble.Wait()
 		if at := c.written("0"); len(at) != 1 || at[0].Sub(began) != settle+(n-2)*settleEach {
 			t.Errorf("pod 0 of %d was written at %v, want once %s after %v", n, at, settle+(n-2)*settleEach, began)
 		}

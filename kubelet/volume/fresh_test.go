@@ -7,10 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // failures records when Options.Failed was called, and with what.
@@ -38,13 +39,13 @@ func (f *failures) take() ([]time.Duration, error) {
 // pass lets time pass in the bubble, and what is due then be done.
 func pass(d time.Duration) {
 	time.Sleep(d)
-	synctest.Wait()
+	bubble.Wait()
 }
 
 // TestRewriteIsRetried: a rewrite that fails is tried again after growing times, up to a minute, and at once when the
 // object changes. After a success the times are short again.
 func TestRewriteIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		o := newObjects()
 		o.setMap("cm", map[string]string{"a": "1"})
 		m := newTestManager(t, o)
@@ -71,7 +72,7 @@ func TestRewriteIsRetried(t *testing.T) {
 		}
 
 		o.setMap("cm", map[string]string{"a": "2"})
-		synctest.Wait()
+		bubble.Wait()
 		if at, _ := reports.take(); len(at) > 0 || read(t, m, "v", "a") != "2" {
 			t.Errorf("after a change: failures at %v, content %q", at, read(t, m, "v", "a"))
 		}
@@ -87,7 +88,7 @@ func TestRewriteIsRetried(t *testing.T) {
 
 // TestTokenIsRenewed: a token is renewed after 80 % of its life. While that fails, the old one stays until it expires.
 func TestTokenIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := newTestManager(t, newObjects())
 		source := &tokens{life: time.Hour}
 		reports := &failures{start: time.Now()}

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // up describes an address of a Windows host: "interface address/bits [metric of the default route]".
@@ -125,7 +125,7 @@ func (h *fakeHost) windows() addressHost {
 // TestAddressComesLate: DHCP answers 20 s after the start. The kubelet waits and has the address as soon as the host
 // has it.
 func TestAddressComesLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		host := &fakeHost{have: []platform.Uplink{up("Ethernet", "169.254.9.9/16")}}
 		a, err := newNodeAddresses("", "win01", host.windows())
 		if err != nil {
@@ -146,7 +146,7 @@ func TestAddressComesLate(t *testing.T) {
 // TestAddressFollowsTheHost: the pod range becomes known, a switch takes the card over, the address changes, and is
 // gone for a while.
 func TestAddressFollowsTheHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		ep := endpoint(up("vEthernet (porthole_ep)", "10.244.3.2/24", 1))
 		node := up("Ethernet", "10.99.0.11/24", 25)
 		host := &fakeHost{have: []platform.Uplink{ep}}
@@ -163,7 +163,7 @@ func TestAddressFollowsTheHost(t *testing.T) {
 		want := func(addr string, after int) {
 			t.Helper()
 			time.Sleep(10 * time.Second) // of the bubble
-			synctest.Wait()
+			bubble.Wait()
 			if got := strings.Join(a.list(), " "); got != addr || changes != after {
 				t.Errorf("address %s after %d changes, want %s after %d", got, changes, addr, after)
 			}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/cgroup"
 )
 
@@ -25,7 +25,7 @@ func TestDecideDriver(t *testing.T) {
 	}
 	failed := errors.New("the runtime is not there")
 
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			configured string
 			ask        func(context.Context) (string, error)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/evict"
 	"porthole.dev/porthole/kubelet/pod"
 	"porthole.dev/porthole/kubelet/volume/measure"
@@ -198,7 +198,7 @@ func TestLocalUsageDoesNotNeedTheRuntime(t *testing.T) {
 	}
 	volumes := fixedVolumes{volumes: []measure.Usage{{Name: "v", UsedBytes: 9, UsedInodes: 4, Local: true}},
 		files: measure.Usage{UsedBytes: 1}}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		asked := 0
 		r := &leftReader{stats: slowStats{&asked}, volumes: volumes}
 		began := time.Now()

@@ -5,13 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // TestResolverFollowsTheHost: servers that come or change after the start are those of pods that start afterwards.
 func TestResolverFollowsTheHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "resolv.conf")
 		write := func(text string) {
 			t.Helper()
@@ -42,7 +43,7 @@ func TestResolverFollowsTheHost(t *testing.T) {
 
 // TestResolverWithoutServers: while the adapters of a Windows node have no DNS server, pods get those that they had.
 func TestResolverWithoutServers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var servers []string
 		r := &hostResolver{source: systemDNS,
 			adapters: func() ([]string, []string, error) { return servers, []string{"example.com"}, nil }}

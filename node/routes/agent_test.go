@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +20,7 @@ import (
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/internal/networkapi"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
@@ -293,13 +293,13 @@ func (w *testNode) start(t *testing.T) {
 	var tasks sync.WaitGroup
 	tasks.Go(func() { w.loop(ctx, &tasks) })
 	t.Cleanup(func() { stop(); tasks.Wait() })
-	synctest.Wait()
+	bubble.Wait()
 }
 
 // later lets time pass and waits until the agent rests.
 func later(d time.Duration) {
 	time.Sleep(d)
-	synctest.Wait()
+	bubble.Wait()
 }
 
 const (
@@ -328,7 +328,7 @@ func (w *testNode) mustBeRight(t *testing.T) {
 }
 
 func TestNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.start(t)
 		w.mustBeRight(t)
@@ -363,7 +363,7 @@ func TestNode(t *testing.T) {
 
 // Until everything is known, the status says what is missing and nothing is made.
 func TestWaitsForTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		noAddress := node("win01", "10.99.0.21", "10.244.1.0/24")
 		noAddress.Status.Addresses = nil
@@ -408,7 +408,7 @@ func (w *testNode) used(t *testing.T) {
 }
 
 func TestNetworkThatDiffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.used(t)
 		before := w.hns.DumpNetworks()
@@ -441,7 +441,7 @@ func TestNetworkThatDiffers(t *testing.T) {
 }
 
 func TestNetworkIsReplacedWhenAsked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{ReplaceNetwork: true})
 		w.used(t)
 		w.start(t)
@@ -455,7 +455,7 @@ func TestNetworkIsReplacedWhenAsked(t *testing.T) {
 // While one call to HNS in ten fails, the node becomes right, and stays so.
 func TestNodeWithFaults(t *testing.T) {
 	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newTestNode(t, Options{})
 			w.hns.SetFault(hnstest.OneIn(10, seed, hnstest.DoThenFail))
 			w.start(t)
@@ -468,7 +468,7 @@ func TestNodeWithFaults(t *testing.T) {
 }
 
 func TestRefusedRoute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		// no node is reached
 		w.cluster.set(node("win01", "10.99.0.21", "10.244.1.0/24"), node("far", "10.7.0.1", "10.244.7.0/24"))
@@ -512,7 +512,7 @@ func TestLiar(t *testing.T) {
 			"RouteRefused: address 10.7.0.1 of node liar is not on a segment that this node shares (10.99.0.0/24): host-gateway needs one, or else a router or an overlay"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := newTestNode(t, Options{})
 				w.cluster.set(append([]*corev1.Node{c.liar}, honest...)...)
 				w.start(t)
@@ -532,7 +532,7 @@ func TestLiar(t *testing.T) {
 
 // TestOwnLie: a node whose Node object says what cannot be is told so, and takes no pods.
 func TestOwnLie(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		first := node("win02", "10.99.0.22", "10.244.1.0/24")
 		first.CreationTimestamp = metav1.Unix(-3600, 0)
@@ -552,7 +552,7 @@ func TestOwnLie(t *testing.T) {
 }
 
 func TestConditionIsWrittenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.cluster.refuse = errors.New("the API server is away")
 		w.table.away = errors.New("no table")
@@ -596,7 +596,7 @@ func TestAnotherMode(t *testing.T) {
 		t.Errorf("names %v", got)
 	}
 
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{Mode: "top-of-rack"})
 		w.modes = another
 		w.start(t)

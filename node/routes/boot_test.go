@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -20,6 +19,7 @@ import (
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
 	"porthole.dev/porthole/internal/bootrecord"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/adapters"
 	"porthole.dev/porthole/routes/keep"
 	"porthole.dev/porthole/routes/podnet"
@@ -58,7 +58,7 @@ func (w *testNode) bootsAgain(t *testing.T, boot string) {
 
 // After a reboot there is no CNI configuration until the pod network is right, so that no pod starts on a broken one.
 func TestConfOfAnEarlierBoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
 		w.bootsAgain(t, "6")
 		hnstest.Host{Fake: w.hns}.WithoutAdapters(true)
@@ -83,7 +83,7 @@ func TestConfOfAnEarlierBoot(t *testing.T) {
 // The kubelet is told of the boot when the pod network is right, not before; also while the API server takes no
 // writes, and once.
 func TestKubeletIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
 		hnstest.Host{Fake: w.hns}.WithoutAdapters(true)
 		w.start(t)
@@ -105,7 +105,7 @@ func TestKubeletIsTold(t *testing.T) {
 
 // A boot record that cannot be written keeps the kubelet waiting, and is a problem that the status names.
 func TestNoBootRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{BootID: "7"})
 		if err := os.Mkdir(w.bootRecord(), 0o755); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestNoBootRecord(t *testing.T) {
 // A mere restart of the program takes no configuration away, even while the API server does not answer.
 func TestConfOfThisBoot(t *testing.T) {
 	for _, boot := range []string{"7", ""} { // "": this system does not say which boot it is
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newTestNode(t, Options{BootID: boot})
 			w.bootsAgain(t, "7")
 			w.cluster.set()
@@ -164,7 +164,7 @@ func (keepsConf) heldBack() string { return "" }
 
 // What somebody does to the host's adapters is put right, and stands in the status.
 func TestAdapters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.start(t)
 		const right = "Ethernet forwards, vEthernet (porthole_ep) forwards"
@@ -200,7 +200,7 @@ func TestAdapters(t *testing.T) {
 // --adapter.
 func TestAdapterOfTheNetwork(t *testing.T) {
 	for want, o := range map[string]Options{"Ethernet": {}, "Ethernet 2": {Adapter: "Ethernet 2"}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newTestNode(t, o)
 			w.adapters.list = append(
 				[]adapters.Adapter{{ID: 9, Name: "Storage", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.5")}}},
@@ -218,7 +218,7 @@ func TestAdapterOfTheNetwork(t *testing.T) {
 // card.
 // Row 1.38.
 func TestWrongAdapter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{Adapter: "Ethernet 7"})
 		w.hns.Cards = []string{"Ethernet", "Storage"}
 		w.adapters.list = append(w.adapters.list,
@@ -229,7 +229,7 @@ func TestWrongAdapter(t *testing.T) {
 			t.Error(text)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{Adapter: "vEthernet (Ethernet)"})
 		w.hns.Cards = []string{"Ethernet"}
 		w.start(t)
@@ -239,7 +239,7 @@ func TestWrongAdapter(t *testing.T) {
 
 // ACLs that somebody else put on the host's endpoint survive passes and restarts of the agent.
 func TestPoliciesOfOthersSurvive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.start(t)
 		acl := hns.Policy{Type: "ACL", Settings: json.RawMessage(`{"Action":"Block"}`)}
@@ -270,7 +270,7 @@ func TestPhysical(t *testing.T) {
 
 // A host without a namespace of its own becomes right, in the order that Windows needs.
 func TestFreshHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		w.hns.EditNamespaces(func(all *[]hns.Namespace) { *all = nil })
 		w.start(t)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/bgp"
 )
 
@@ -51,7 +51,7 @@ func (p *fakePods) runs() bool {
 
 // TestFollowsPodsOfACordonedNode: pods are asked for while the node is cordoned, and only in the mode bgp.
 func TestFollowsPodsOfACordonedNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		free := node("win01", "10.99.0.21", "10.244.1.0/24")
 		cordoned := free.DeepCopy()
 		cordoned.Spec.Unschedulable = true

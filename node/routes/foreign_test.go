@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // A configuration of others before ours is the one that pods get: that is said once, and the file stays as it is. One
@@ -25,7 +26,7 @@ func TestConfigurationsOfOthers(t *testing.T) {
 		"one behind ours":  {"20-other.conf", `{"name":"x","type":"calico"}`, ""},
 		"no configuration": {"05-x.txt", `{}`, ""},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			w := newTestNode(t, Options{})
 			path := filepath.Join(w.conf, c.file)
 			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {

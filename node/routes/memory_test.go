@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/bgp"
 )
 
@@ -29,14 +29,14 @@ func remembering(t *testing.T, file string, nodes ...*corev1.Node) *testNode {
 // TestStartsWithoutTheAPIServer: an agent that starts while the API server is away makes what an earlier one made, and
 // does what the API server says as soon as it answers.
 func TestStartsWithoutTheAPIServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state", NodesFile)
 		one, two := node("win01", "10.99.0.21", "10.244.1.0/24"), node("lin01", "10.99.0.11", "10.244.0.0/24")
 		one.Annotations = map[string]string{"porthole.dev/bgp-peers": "[]"}
 		one.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		first := remembering(t, file, one, two)
 		first.changed(nil)
-		synctest.Wait()
+		bubble.Wait()
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Fatalf("the file of the nodes: %v, %v", info, err)
 		}
@@ -72,7 +72,7 @@ func TestStartsWithoutTheAPIServer(t *testing.T) {
 // drained, the new one treats the node as drained until it has read the pods itself. A node that is not cordoned is
 // never treated so.
 func TestRemembersADrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), NodesFile)
 		free := node("win01", "10.99.0.21", "10.244.1.0/24")
 		cordoned := free.DeepCopy()
@@ -128,7 +128,7 @@ func TestRemembersADrain(t *testing.T) {
 func TestRemembersNothing(t *testing.T) {
 	for name, content := range map[string]string{"no file": "", "half a file": `[{"metadata":{"name":"win01"`} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), NodesFile)
 				if content != "" {
 					if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/hostgw"
 	"porthole.dev/porthole/routes/keep"
 )
@@ -36,7 +36,7 @@ func (h holding) checkRange(_ context.Context, subnet netip.Prefix) error {
 // TestRangeHeld: while a mode refuses the node's range, the network and the CNI configuration stay as they are, and
 // the node says so.
 func TestRangeHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newTestNode(t, Options{})
 		var held atomic.Bool
 		w.modes = modeTable{{DefaultMode, func(e environment) (keeper, error) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ import (
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/health"
 	"porthole.dev/porthole/proxy/service"
@@ -93,7 +93,7 @@ func inBubble(t *testing.T, version hns.Version, test func(*bench)) {
 }
 
 func onNetwork(t *testing.T, version hns.Version, network hns.Network, adjust func(*bench), test func(*bench)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := &bench{
 			t: t, host: hnstest.New(version, network), all: map[string]service.State{}, news: map[string]bool{},
 			told:    told{status: map[string]health.ServiceStatus{}, repaired: map[string]int{}},
@@ -103,7 +103,7 @@ func onNetwork(t *testing.T, version hns.Version, network hns.Network, adjust fu
 			adjust(b)
 		}
 		b.start()
-		synctest.Wait()
+		bubble.Wait()
 		test(b)
 		b.stop()
 	})
@@ -130,7 +130,7 @@ func (b *bench) start() {
 			b.t.Error(err)
 		}
 	}()
-	b.stop = func() { cancel(); <-ended; synctest.Wait() }
+	b.stop = func() { cancel(); <-ended; bubble.Wait() }
 }
 
 // restart ends the proxy and starts a new one.
@@ -188,7 +188,7 @@ func (b *bench) wake() {
 }
 
 // pass lets time pass.
-func (b *bench) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+func (b *bench) pass(d time.Duration) { time.Sleep(d); bubble.Wait() }
 
 // soon lets the settling time pass, and no period.
 func (b *bench) soon() { b.pass(50 * time.Millisecond) }

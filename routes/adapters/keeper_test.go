@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/keep"
 )
 
@@ -91,7 +91,7 @@ func started(t *testing.T) (*Keeper, *fakeHost) {
 		t.Fatal(err)
 	}
 	running.Go(func() { k.Run(ctx) })
-	synctest.Wait()
+	bubble.Wait()
 	return k, f
 }
 
@@ -112,12 +112,12 @@ func mustForward(t *testing.T, k *Keeper, f *fakeHost, repairs int) {
 
 // Row 1.37.
 func TestKeeper(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		k, f := started(t)
 		mustForward(t, k, f, 0)
 		writes := f.writes
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		bubble.Wait()
 		if f.writes != writes {
 			t.Errorf("%d writes became %d although nothing happened", writes, f.writes)
 		}
@@ -125,29 +125,29 @@ func TestKeeper(t *testing.T) {
 		// Somebody switches it off: at once if Windows says so, else after the period.
 		f.happens(true, func() { f.list[0].Forwarding = false })
 		time.Sleep(soon)
-		synctest.Wait()
+		bubble.Wait()
 		mustForward(t, k, f, 1)
 		f.happens(false, func() { f.list[1].Forwarding = false })
 		time.Sleep(keep.DefaultPeriod)
-		synctest.Wait()
+		bubble.Wait()
 		mustForward(t, k, f, 2)
 
 		// HNS makes another adapter for the node's address: that is no repair, and the setting is not inherited.
 		f.happens(true, func() { f.list[0] = adapter(3, "vEthernet (Ethernet) 2", false, "10.99.0.21") })
 		time.Sleep(soon)
-		synctest.Wait()
+		bubble.Wait()
 		mustForward(t, k, f, 2)
 
 		f.happens(true, func() { f.list[1].Defaults = []netip.Addr{netip.MustParseAddr("10.244.1.1")} })
 		time.Sleep(soon)
-		synctest.Wait()
+		bubble.Wait()
 		mustForward(t, k, f, 3)
 	})
 }
 
 // What cannot be mended is a problem until it is gone, and what cannot be read changes nothing.
 func TestProblems(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		k, f := started(t)
 		for _, c := range []struct {
 			change func()
@@ -158,7 +158,7 @@ func TestProblems(t *testing.T) {
 		} {
 			f.happens(true, c.change)
 			time.Sleep(soon)
-			synctest.Wait()
+			bubble.Wait()
 			s := k.Status()
 			if len(s.Problems) != 1 || !strings.Contains(s.Problems[0], c.want) {
 				t.Errorf("problems %q, want %q", s.Problems, c.want)
@@ -172,7 +172,7 @@ func TestProblems(t *testing.T) {
 			f.err, f.list = nil, append(f.list, adapter(9, "vEthernet (porthole_ep)", false, "10.244.1.2"))
 		})
 		time.Sleep(soon)
-		synctest.Wait()
+		bubble.Wait()
 		mustForward(t, k, f, 0)
 	})
 }

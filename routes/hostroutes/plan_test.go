@@ -10,8 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 var pods = netip.MustParsePrefix("10.244.0.0/16")
@@ -153,7 +154,7 @@ func TestKeeper(t *testing.T) {
 	for _, killed := range []string{"never", "after the save", "while the address is away",
 		"before the routes are back"} {
 		t.Run(killed, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				m := &memory{list: []Adapter{adapter("Ethernet", "10.99.0.21/24",
 					append(slices.Clone(onLink), gateway, private)...)}}
@@ -178,7 +179,7 @@ func TestKeeper(t *testing.T) {
 				restart("after the save")
 				m.takeOver()
 				time.Sleep(3 * time.Second)
-				synctest.Wait()
+				bubble.Wait()
 				if s := k.Status(); s.Saved != 2 || len(s.Problems) != 2 ||
 					!strings.Contains(s.Problems[1], "192.168.50.0/24") {
 					t.Errorf("while the address is away: %+v", s)
@@ -192,7 +193,7 @@ func TestKeeper(t *testing.T) {
 					start()
 				}
 				time.Sleep(time.Second)
-				synctest.Wait()
+				bubble.Wait()
 				if routes := m.list[0].Routes[len(onLink):]; !slices.Equal(routes, []Route{gateway, private}) ||
 					m.added != 2 {
 					t.Errorf("the routes are %v, added %d", routes, m.added)
@@ -202,7 +203,7 @@ func TestKeeper(t *testing.T) {
 				}
 
 				time.Sleep(Guard)
-				synctest.Wait()
+				bubble.Wait()
 				if _, err := os.Stat(filepath.Join(dir, FileName)); !os.IsNotExist(err) || k.Status().Saved != 0 ||
 					m.added != 2 {
 					t.Errorf("after the guard: %v, %+v, added %d", err, k.Status(), m.added)

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/routes/podnet"
 	"porthole.dev/porthole/routes/table"
 )
@@ -123,14 +123,14 @@ func running(t *testing.T, m Mode[map[netip.Prefix]netip.Addr, table.Change],
 	done.Go(func() { k.Run(ctx) })
 	t.Cleanup(func() { stop(); done.Wait() })
 	time.Sleep(settle + 1) // a second pass follows the subscription
-	synctest.Wait()
+	bubble.Wait()
 	return k
 }
 
 func known() ([]table.Node, bool) { return nodes(), true }
 
 func TestRepairs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := newMemory()
 		k := running(t, m, Options{Nodes: known, Period: time.Hour})
 		if !k.Status().Complete() || m.has() != both {
@@ -141,7 +141,7 @@ func TestRepairs(t *testing.T) {
 		m.drop("10.1.0.0/24")
 		m.changed()
 		time.Sleep(settle + 1)
-		synctest.Wait()
+		bubble.Wait()
 		if m.has() != both || k.Status().Repairs != 1 {
 			t.Errorf("after a change that was reported: %s, %d repairs", m.has(), k.Status().Repairs)
 		}
@@ -149,12 +149,12 @@ func TestRepairs(t *testing.T) {
 		// One that is not reported waits for the period.
 		m.drop("10.2.0.0/24")
 		time.Sleep(time.Hour - time.Second)
-		synctest.Wait()
+		bubble.Wait()
 		if m.has() == both {
 			t.Error("a change that nobody reported was seen before the period ended")
 		}
 		time.Sleep(time.Second)
-		synctest.Wait()
+		bubble.Wait()
 		if m.has() != both || k.Status().Repairs != 2 {
 			t.Errorf("after the period: %s, %d repairs", m.has(), k.Status().Repairs)
 		}
@@ -163,13 +163,13 @@ func TestRepairs(t *testing.T) {
 
 // TestOneChangeIsWorkedOnAtOnce makes a pass without a wait if the last one is long ago.
 func TestOneChangeIsWorkedOnAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := newMemory()
 		running(t, m, Options{Nodes: known, Period: time.Hour})
 		time.Sleep(time.Minute)
 		m.drop("10.1.0.0/24")
 		m.changed()
-		synctest.Wait()
+		bubble.Wait()
 		if m.has() != both {
 			t.Errorf("the route is not back at once: %s", m.has())
 		}
@@ -227,18 +227,18 @@ func TestFailureOfOneRoute(t *testing.T) {
 }
 
 func TestWatchesAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := newMemory()
 		running(t, m, Options{Nodes: known})
 		for want := 2; want < 5; want++ {
 			m.watch <- errors.New("the subscription ended")
 			time.Sleep(5*time.Second - 1)
-			synctest.Wait()
+			bubble.Wait()
 			if watched := m.count(); watched != want-1 {
 				t.Fatalf("watched %d times before the wait was over, want %d", watched, want-1)
 			}
 			time.Sleep(time.Nanosecond)
-			synctest.Wait()
+			bubble.Wait()
 			if watched := m.count(); watched != want {
 				t.Fatalf("watched %d times, want %d", watched, want)
 			}
@@ -248,16 +248,16 @@ func TestWatchesAgain(t *testing.T) {
 
 // While no subscription is there, what happens to the host is found within a second.
 func TestLooksOftenWithoutWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := newMemory()
 		running(t, m, Options{Nodes: known})
 		m.watch <- errors.New("the subscription ended")
 		time.Sleep(settle + 1)
-		synctest.Wait()
+		bubble.Wait()
 
 		m.drop("10.1.0.0/24")
 		time.Sleep(shortPeriod)
-		synctest.Wait()
+		bubble.Wait()
 		if m.has() != both {
 			t.Errorf("%s after %s", m.has(), shortPeriod)
 		}
@@ -266,13 +266,13 @@ func TestLooksOftenWithoutWatch(t *testing.T) {
 
 // Routes stay when the keeper ends.
 func TestRoutesStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, statuses := newMemory(), 0
 		ctx, stop := context.WithCancel(t.Context())
 		k := New(m, Options{Nodes: known, OnStatus: func(Status) { statuses++ }})
 		var done sync.WaitGroup
 		done.Go(func() { k.Run(ctx) })
-		synctest.Wait()
+		bubble.Wait()
 		stop()
 		done.Wait()
 		if m.has() != both || statuses == 0 {

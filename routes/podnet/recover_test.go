@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/hns/hnstest"
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // ensured makes a pass and fails the test if it makes nothing right.
@@ -104,7 +104,7 @@ func (a *lateAdapter) NameOf(addr netip.Addr) (string, error) {
 // that does not help, the next time comes later.
 func TestAdapterGone(t *testing.T) {
 	for _, listed := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			f := host(t, "fits")
 			if !listed {
 				hnstest.Host{Fake: f}.ForgetNamespaces()

@@ -162,7 +162,7 @@ func netnsOf(addr netip.Addr) (string, error) {
 		}
 	}
 	if len(has) != 1 {
-		return "", fmt.Errorf("of the network namespaces %v the address %s is in %v, want one", paths, addr, has)
+		return "", fmt.Errorf("the address %s is in %v, want one of %d network namespaces", addr, has, len(paths))
 	}
 	return has[0], nil
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/internal/httpserve"
+	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/web/model"
 )
 
@@ -273,7 +273,7 @@ func (n *newsNodes) Ask(ctx context.Context, _ model.NodeRef, p Program, path st
 // TestNews: with a page, a program that keeps questions is asked six times a minute and not each 0.7 s, a program that
 // a node does not have as seldom, and what changes is known within a second.
 func TestNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		nodes := &newsNodes{text: `{"mode": "vxlan", "present": 1}`, asked: map[Program]int{}}
 		c := New(Options{Objects: &world{synced: true}, Nodes: nodes, Name: "test", Wait: 10 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -282,7 +282,7 @@ func TestNews(t *testing.T) {
 		done.Go(func() { c.followNode(ctx, model.NodeRef{Name: "win01", OS: "windows"}) })
 
 		time.Sleep(time.Minute)
-		synctest.Wait()
+		bubble.Wait()
 		if r, p := nodes.asked[Routes], nodes.asked[Proxy]; r < 6 || r > 8 || p < 6 || p > 7 {
 			t.Errorf("asked %d times for routes and %d times for a program that is not there, in a minute", r, p)
 		}
@@ -291,7 +291,7 @@ func TestNews(t *testing.T) {
 		nodes.text = `{"mode": "vxlan", "present": 2}`
 		nodes.mu.Unlock()
 		time.Sleep(time.Second)
-		synctest.Wait()
+		bubble.Wait()
 		if last := c.Facts().Reports["win01"].Routes.Last; last == nil || last.Present != 2 {
 			t.Errorf("a second after the change: %+v", last)
 		}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"porthole.dev/porthole/internal/testkit/bubble"
 )
 
 // failure records what a failed test would print.
@@ -16,7 +17,7 @@ func (f *failure) Helper()           {}
 func (f *failure) Fatal(args ...any) { f.args = args }
 
 func TestForReturnsWhenTryDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tries := 0
 		err := For(t.Context(), time.Minute, "five tries", func(context.Context) error {
 			if tries++; tries < 5 {
@@ -32,7 +33,7 @@ func TestForReturnsWhenTryDoes(t *testing.T) {
 
 // TestForKeepsTheReason: an error that the end of the wait itself causes does not replace the one that explains it.
 func TestForKeepsTheReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		err := For(t.Context(), time.Second, "the port", func(ctx context.Context) error {
 			if time.Since(start) < 900*time.Millisecond {
@@ -52,7 +53,7 @@ func TestForKeepsTheReason(t *testing.T) {
 
 // TestSlowTries: after a try of 60 ms the next one comes 60 ms later.
 func TestSlowTries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		tries := 0
 		_ = For(t.Context(), time.Second, "never", func(context.Context) error {
 			tries++
@@ -66,7 +67,7 @@ func TestSlowTries(t *testing.T) {
 }
 
 func TestTrue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		start := time.Now()
 		True(t, time.Minute, "a second", func() bool { return time.Since(start) > time.Second })
 		var f failure
