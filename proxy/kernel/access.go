@@ -18,9 +18,10 @@ import (
 // access decides when node access is written and when it is given up.
 type access struct {
 	*session
-	known  *known
-	demand *demand
-	report *report
+	known   *known
+	demand  *demand
+	targets *targets
+	report  *report
 	// consider plans a target. It is Proxy.consider.
 	consider func(*target)
 	// apply updates the targets to what services want. It is Proxy.applyServices.
@@ -35,7 +36,7 @@ func (a *access) awaits(t *target) bool {
 	if !t.isNodeAccess() {
 		return false
 	}
-	main := a.demand.targets[balance.AccessedBy(t.key)]
+	main := a.targets.at(balance.AccessedBy(t.key))
 	return main != nil && !main.done
 }
 
@@ -45,7 +46,7 @@ func (a *access) follow(main *target) {
 		return
 	}
 	for _, addr := range a.known.facts.NodeAddrs {
-		if t := a.demand.targets[withVIP(main.key, addr)]; t != nil && t.isNodeAccess() {
+		if t := a.targets.at(withVIP(main.key, addr)); t != nil && t.isNodeAccess() {
 			a.consider(t)
 		}
 	}
@@ -64,7 +65,7 @@ func (a *access) giveUp(t *target, err error) bool {
 	case balance.NodeAccess:
 		key = balance.AccessedBy(t.key)
 	case service.NodePort:
-		derived := func(addr netip.Addr) bool { return a.demand.targets[withVIP(key, addr)] != nil }
+		derived := func(addr netip.Addr) bool { return a.targets.wants(withVIP(key, addr)) }
 		if !slices.ContainsFunc(facts.NodeAddrs, derived) {
 			return false
 		}

@@ -22,7 +22,7 @@ import (
 	"porthole.dev/porthole/proxy/service"
 )
 
-// bench is a proxy on a fake host, in the time of a synctest bubble.
+// bench is a proxy on a fake host, in the time of a bubble.
 type bench struct {
 	t       *testing.T
 	host    *hnstest.Fake

@@ -60,7 +60,7 @@ func (p *Proxy) Diff(ctx context.Context) (Difference, error) {
 // wantedNow copies what the loop wants. It runs in the loop's goroutine, and Diff goes on with the copy in its own.
 // The error is set as long as there is nothing that the host could be compared with.
 func (p *Proxy) wantedNow() wantedNow {
-	now := wantedNow{about: make(map[service.Key]about, len(p.demand.targets)), facts: p.known.facts}
+	now := wantedNow{about: make(map[service.Key]about, len(p.targets.byKey)), facts: p.known.facts}
 	switch {
 	case !p.demand.complete:
 		now.err = errors.New("the services have not all arrived yet")
@@ -68,8 +68,8 @@ func (p *Proxy) wantedNow() wantedNow {
 		now.err = fmt.Errorf("HNS has not been observed yet: %v", p.known.away)
 	}
 
-	now.wanted = p.demand.wanted()
-	for key, t := range p.demand.targets {
+	now.wanted = p.targets.wanted()
+	for key, t := range p.targets.byKey {
 		a := about{service: t.service}
 		if t.failure != nil {
 			a.failure, a.since = t.failure.Text, t.failure.since
@@ -77,28 +77,6 @@ func (p *Proxy) wantedNow() wantedNow {
 		now.about[key] = a
 	}
 	return now
-}
-
-// wanted returns the frontends in the order in which they are programmed, and those that are released.
-func (d *demand) wanted() (all balance.Wanted) {
-	var targets []*target
-	for key, t := range d.targets {
-		if t.f != nil {
-			targets = append(targets, t)
-		} else {
-			all.Released = append(all.Released, key)
-		}
-	}
-
-	slices.SortFunc(targets, func(a, b *target) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.f.Service, b.f.Service),
-			cmp.Compare(a.f.Key.String(), b.f.Key.String()))
-	})
-	slices.SortFunc(all.Released, func(a, b service.Key) int { return cmp.Compare(a.String(), b.String()) })
-	for _, t := range targets {
-		all.Frontends = append(all.Frontends, *t.f)
-	}
-	return all
 }
 
 // Document returns the difference as /diff shows it.

@@ -1,9 +1,9 @@
 // Package kernel serves the frontends of services with load balancers of the Host Networking Service (HNS).
 // proxy/balance decides what HNS should have; this package runs the loop that makes it so.
 //
-//	services ──Take──▶ demand: targets, one per frontend ─┐
-//	HNS ─full check─▶ known: index and facts ─────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
-//	node, network ────────────────────────────────────────┘                                     └─ answers ─▶ known, report
+//	services ──Take──▶ demand ─▶ targets, one per frontend ─┐
+//	HNS ─full check─▶ known: index and facts ───────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
+//	node, network ──────────────────────────────────────────┘                                    └─ answers ─▶ known, report
 //
 // One goroutine, that of Proxy.Run, owns everything. Calls to HNS run beside it and send back what HNS answered, so a
 // call that hangs holds up nothing but its own frontend. The loop is level-triggered: it compares what is wanted with
@@ -11,13 +11,14 @@
 // Options.Period, when HNS notifies, and when in doubt) lists ids, reads the documents of unknown objects, and plans
 // everything. Whatever leaves the queue is planned again, so a queue never holds old plans.
 //
-//	proxy.go      the loop and its triggers          demand.go, derive.go   services, and their frontends as targets
+//	proxy.go      the loop and its triggers          demand.go, derive.go   services, and the frontends they want
 //	lifecycle.go  one frontend: plan, write, retry   known.go               what is known of HNS
 //	endpoints.go  endpoints that targets need        fullcheck.go, lister.go finding out what HNS has
 //	work.go       queue, alarms and calls            probe.go               load balancers that do not work though listed
-//	target.go     the state of a frontend            report.go, status.go   what is reported
-//	task.go       the phases of a piece of work      pace.go                how many calls at once
-//	diff.go       for `porthole hns diff`            cleanup.go             for --cleanup
+//	targets.go    all frontends, and their state     report.go, status.go   what is reported
+//	target.go     the work on one                    task.go                the phases of a piece of work
+//	pace.go       how many calls at once             diff.go                for `porthole hns diff`
+//	cleanup.go    for --cleanup
 //
 // Rules: nothing is planned while HNS could not be listed. A write that HNS did not answer is looked up before it is
 // repeated. A load balancer that is right is left alone regardless of who created it, so a restart writes nothing.

@@ -40,9 +40,9 @@ type endpoints struct {
 	known   *known
 	work    *work
 	report  *report
-	demand  *demand
+	targets *targets
+	loop    targetPlanner
 	checks  *fullChecks
-	targets targetPlanner
 
 	jobs map[netip.Addr]*endpointJob
 
@@ -158,7 +158,7 @@ func (e *endpoints) created(j *endpointJob, c created) {
 	if c.network != nil && c.network.ID == e.known.facts.Network.ID {
 		e.known.facts.Network = *c.network
 		e.known.planned = 0
-		e.targets.planAll()
+		e.loop.planAll()
 	}
 	e.finish(j)
 }
@@ -191,10 +191,10 @@ func (e *endpoints) finish(j *endpointJob) {
 	if j.failure == nil || j.failure.streak < enduring {
 		return
 	}
-	for t := range e.demand.failing {
+	for t := range e.targets.failing {
 		if t.failure.Reason == balance.ReasonEndpointFailed {
-			t.failure.tryNow()
-			e.targets.consider(t)
+			t.tryNow()
+			e.loop.consider(t)
 		}
 	}
 }
@@ -204,12 +204,8 @@ func (e *endpoints) release(j *endpointJob) {
 	waiters := j.waiters
 	j.waiters = nil
 	for _, t := range waiters {
-		if t.phase != waiting {
-			continue
-		}
-		if t.blockers--; t.blockers <= 0 {
-			t.take(resume)
-			e.targets.consider(t)
+		if t.endpointThere() {
+			e.loop.consider(t)
 		}
 	}
 }
@@ -231,8 +227,8 @@ func (e *endpoints) failed(j *endpointJob, err error) {
 			e.replaceSource()
 		}
 		for _, t := range j.waiters {
-			e.targets.fail(t, problemOf(t, balance.ReasonEndpointFailed, err.Error()), err)
-			t.failure.tryNow()
+			e.loop.fail(t, problemOf(t, balance.ReasonEndpointFailed, err.Error()), err)
+			t.tryNow()
 		}
 		e.release(j)
 	}
@@ -254,7 +250,7 @@ func (e *endpoints) needs(j *endpointJob) bool {
 	if j.isRemoval() {
 		return e.known.index.Endpoint(j.remove) != nil
 	}
-	for t := range e.demand.failing {
+	for t := range e.targets.failing {
 		if t.f != nil && (t.f.VIP == j.addr || j.addr == e.known.facts.SourceVIP ||
 			slices.ContainsFunc(t.f.Backends, func(b service.Backend) bool { return b.Addr == j.addr })) {
 			return true
@@ -297,7 +293,7 @@ func (e *endpoints) replaceSource() {
 				addr)
 			facts.SourceVIP = addr
 			e.known.planned = 0
-			e.targets.planAll()
+			e.loop.planAll()
 			return
 		}
 	}

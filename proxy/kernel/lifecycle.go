@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/proxy/balance"
@@ -13,20 +11,20 @@ import (
 // consider plans a target: it is right, or has work to be queued, or must wait.
 func (p *Proxy) consider(t *target) {
 	switch {
-	case !p.demand.has(t):
+	case !p.targets.has(t):
 		return
 	case t.take(change):
 		return // a call is in flight, and its answer brings the target back
 	case t.phase == queued || !p.ready():
-		p.demand.setState(t, false)
+		p.targets.setDone(t, false)
 		return
-	case t.failure != nil && (t.failure.needsFullCheck || time.Now().Before(t.failure.next)):
+	case !t.mayBeTried():
 		return // an alarm, or the full check, brings it back
 	case t.doubted:
 		p.work.enqueue(&t.task)
 		return
 	case p.access.awaits(t):
-		p.demand.setState(t, false)
+		p.targets.setDone(t, false)
 		return // access.follow considers it again when its frontend is as wanted
 	}
 
@@ -43,7 +41,7 @@ func (p *Proxy) consider(t *target) {
 func (p *Proxy) planTarget(t *target) balance.Plan {
 	switch {
 	case t.isOrphan():
-		return p.planner.Orphan(t.orphan, p.demand.wants)
+		return p.planner.Orphan(t.orphan, p.targets.wants)
 	case t.f == nil:
 		return p.planner.Released(t.key)
 	}
@@ -59,56 +57,54 @@ func (p *Proxy) planTarget(t *target) balance.Plan {
 
 // conclude takes over what a plan says about the target's status.
 func (p *Proxy) conclude(t *target, plan *balance.Plan) {
-	if !slices.Equal(t.limits, plan.Limits) {
-		t.limits = plan.Limits
-		p.report.touch(t.service)
-	}
+	p.targets.setLimits(t, plan.Limits)
 
 	switch {
 	case plan.Right():
 		t.applied = ""
-		p.demand.clearFailure(t)
+		p.targets.succeed(t)
 		wasDone := t.done
-		p.demand.setState(t, true)
+		p.targets.setDone(t, true)
 		if !wasDone {
 			p.access.follow(t)
 		}
 		p.derive.releaseRelay(t)
-		p.demand.drop(t)
+		if p.targets.drop(t) {
+			delete(p.known.facts.AccessRefused, t.key)
+		}
 	case plan.Blocked.Reason != "":
 		// HNS may know the pod by now. What is taken or refused is planned again after a full check.
 		p.fail(t, plan.Blocked, nil)
 		if len(plan.Ops) > 0 {
-			t.failure.tryNow() // what can be done does not wait for what is blocked
+			t.tryNow() // what can be done does not wait for what is blocked
 		}
 		if plan.MissingLocal && t.failure.failures <= 6 {
 			p.checks.start(false)
 		}
 	default:
-		p.demand.setState(t, false)
+		p.targets.setDone(t, false)
 	}
 }
 
 // prepare queues a target, or the endpoints that it must wait for.
 func (p *Proxy) prepare(t *target, ops []balance.Op) {
-	t.blockers = 0
+	missing := 0
 	for _, op := range ops {
 		if op.Verb == balance.CreateEndpoint {
 			p.endpoints.await(t, op.Addr)
-			t.blockers++
+			missing++
 		}
 	}
 
-	if t.blockers > 0 {
-		t.take(wait)
-		return
+	t.waitFor(missing)
+	if missing == 0 {
+		p.work.enqueue(&t.task)
 	}
-	p.work.enqueue(&t.task)
 }
 
 // runTarget runs a target that left the queue. It is planned again, since much may have happened meanwhile.
 func (p *Proxy) runTarget(t *target) {
-	if !p.demand.has(t) {
+	if !p.targets.has(t) {
 		return
 	}
 	if t.doubted {
@@ -116,7 +112,7 @@ func (p *Proxy) runTarget(t *target) {
 		return
 	}
 	if p.access.awaits(t) {
-		p.demand.setState(t, false)
+		p.targets.setDone(t, false)
 		return
 	}
 	plan := p.planTarget(t)
@@ -129,8 +125,7 @@ func (p *Proxy) runTarget(t *target) {
 		p.prepare(t, plan.Ops)
 		return
 	}
-	if op.Why != "" && op.Why == t.applied {
-		t.applied = ""
+	if t.repeats(op.Why) {
 		p.fail(t, problemOf(t, "NotAsAsked", "HNS accepted a change and has it otherwise ("+op.Why+")"), nil)
 		return
 	}
@@ -166,12 +161,9 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 		if log := p.logger.V(4); log.Enabled() {
 			log.Info("Applied", "operation", op.String())
 		}
-		t.applied, t.recreate = op.Why, false
-		if outdated {
-			t.applied = ""
-		}
+		t.written(op.Why, outdated)
 		p.endpoints.sweepDue = true
-		p.demand.clearFailure(t)
+		p.targets.succeed(t)
 		p.consider(t)
 		return
 	}
@@ -182,7 +174,7 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 	}
 	p.failWith(t, o.err)
 	if outdated && t.failure.class != hns.Unknown {
-		t.failure.tryNow()
+		t.tryNow()
 		p.consider(t)
 	}
 }
@@ -190,7 +182,7 @@ func (p *Proxy) written(t *target, op balance.Op, o outcome, outdated bool) {
 // reconsiderSuccessor plans the target that owns t's key now, if that is another one: t was an orphan whose frontend
 // has become wanted, and its load balancer has just been deleted.
 func (p *Proxy) reconsiderSuccessor(t *target) {
-	if other := p.demand.targets[t.key]; other != nil && other != t {
+	if other := p.targets.at(t.key); other != nil && other != t {
 		p.consider(other)
 	}
 }
@@ -229,7 +221,7 @@ func (p *Proxy) failWith(t *target, err error) {
 	reason, check := "HNSFailed", false
 	switch hns.ClassOf(err) {
 	case hns.Unknown:
-		t.doubted = true
+		t.doubt()
 	case hns.Exists:
 		// Another load balancer has the frontend. HNS is listed again, which finds it.
 		reason, check = "FrontendExists", true
@@ -260,7 +252,7 @@ func (p *Proxy) fail(t *target, why service.Problem, err error) {
 	if t.derived && next.streak >= enduring {
 		next.next = next.next.Add(10 * p.opts.RetryMax) // a program of the host has the port: that lasts
 	}
-	p.demand.setFailure(t, next)
+	p.targets.fail(t, next)
 	p.work.at(next.next, func() {
 		if t.failure == next && !next.needsFullCheck {
 			p.consider(t)

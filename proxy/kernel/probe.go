@@ -59,10 +59,11 @@ type probing struct {
 	ready    func() bool
 	consider func(*target)
 
-	known  *known
-	demand *demand
-	work   *work
-	report *report
+	known   *known
+	demand  *demand
+	targets *targets
+	work    *work
+	report  *report
 
 	running bool
 	cursor  string // the service.Key after which the next round begins
@@ -115,7 +116,7 @@ func (p *probing) round(all bool) {
 // choose returns DNS and the API service, and others in turn.
 func (p *probing) choose(all bool) []probe {
 	var first, others []*target
-	for _, t := range p.demand.targets {
+	for _, t := range p.targets.byKey {
 		if !p.canProbe(t) {
 			continue
 		}
@@ -198,7 +199,7 @@ func askOne(q *probe, answers func(netip.AddrPort) bool) (result string) {
 // finish takes in the results of a round.
 func (p *probing) finish(list []probe, all bool) {
 	p.running = false
-	if len(p.history) > 2*len(p.demand.targets)+100 { // most are of services that are gone
+	if len(p.history) > 2*len(p.targets.byKey)+100 { // most are of services that are gone
 		p.history = map[service.Key]*probeHistory{}
 	}
 	for i := range list {
@@ -213,7 +214,7 @@ func (p *probing) finish(list []probe, all bool) {
 	now := time.Now()
 	for i := range list {
 		q := &list[i]
-		t := p.demand.targets[q.key]
+		t := p.targets.at(q.key)
 		if q.result == ProbeLost &&
 			(t == nil || !p.canProbe(t) || q.balancer != p.known.index.Serving(q.key) || !p.mayRepair(q, now)) {
 			q.result = ProbeInconclusive
@@ -272,14 +273,14 @@ func (p *probing) mayRepair(q *probe, now time.Time) bool {
 // many.
 func (p *probing) recreate(t *target) (n int) {
 	again := func(t *target) {
-		t.recreate = true
+		t.makeAnew()
 		p.consider(t)
 		n++
 	}
 
 	again(t)
 	for _, key := range p.demand.services[t.service].keys {
-		u := p.demand.targets[key]
+		u := p.targets.at(key)
 		if u != nil && key.Protocol == hns.UDP && key.VIP == t.key.VIP && u.f != nil && u.done &&
 			u.service == t.service {
 			again(u)

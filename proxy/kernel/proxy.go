@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/hns"
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/proxy/balance"
 	"porthole.dev/porthole/proxy/service"
@@ -26,6 +25,7 @@ type Proxy struct {
 	known     *known
 	planner   balance.Planner
 	demand    *demand
+	targets   *targets
 	derive    *deriver
 	endpoints *endpoints
 	checks    *fullChecks
@@ -56,11 +56,12 @@ func New(opts Options) *Proxy {
 		forwardHealthChecks: opts.ForwardHealthChecks, healthPort: opts.HealthPort,
 	}
 
+	ts := newTargets(r)
 	p := &Proxy{
 		session: s, opts: opts, balancers: opts.Host.balancers, documents: opts.Host.documents, known: k, report: r,
 		work: w, derive: d,
-		demand: newDemand(r, d), retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}},
-		asked: make(chan func()),
+		demand: newDemand(r, d, ts), targets: ts, asked: make(chan func()),
+		retries: retries{retry.Backoff{First: opts.RetryMin, Max: opts.RetryMax}},
 	}
 	p.checks = &fullChecks{
 		session: s, known: k, work: w, report: r, period: opts.Period, readAll: opts.ReadAll, steps: make(chan step),
@@ -71,17 +72,18 @@ func New(opts Options) *Proxy {
 	p.endpoints = &endpoints{
 		session: s, networks: opts.Host.networks, documents: opts.Host.documents, writer: opts.Host.endpoints,
 		network: opts.NetworkName, sourceVIP: opts.SourceVIP,
-		retries: p.retries, known: k, work: w, report: r, demand: p.demand, checks: p.checks, targets: p,
+		retries: p.retries, known: k, work: w, report: r, targets: ts, loop: p, checks: p.checks,
 		jobs: map[netip.Addr]*endpointJob{},
 	}
 	p.planner = balance.Planner{Index: k.index, Facts: &k.facts, Refused: p.endpoints.refused}
 	p.endpoints.planner = p.planner
 	p.renewal = &renewal{session: s, known: k, complete: opts.Renewed}
-	p.access = &access{session: s, known: k, demand: p.demand, report: r, consider: p.consider, apply: p.applyServices}
+	p.access = &access{session: s, known: k, demand: p.demand, targets: ts, report: r, consider: p.consider,
+		apply: p.applyServices}
 	p.probing = &probing{
 		session: s, dial: opts.Dial, observe: opts.Probed, period: opts.Period, pause: opts.RetryMin, ready: p.ready,
 		consider: p.consider,
-		known:    k, demand: p.demand, work: w, report: r, reached: map[bool]bool{},
+		known:    k, demand: p.demand, targets: ts, work: w, report: r, reached: map[bool]bool{},
 		history: map[service.Key]*probeHistory{},
 	}
 	return p
@@ -167,9 +169,7 @@ func (p *Proxy) applyServices(changed []service.State) {
 		p.applyServices(successors)
 	}
 	for _, t := range affected {
-		if t.failure != nil {
-			t.failure.tryNow() // what changed is tried at once
-		}
+		t.tryNow() // what changed is tried at once
 		p.consider(t)
 	}
 }
@@ -189,14 +189,14 @@ func (p *Proxy) planAll() {
 		return
 	}
 	if p.known.planned == p.known.index.Generation()+1 {
-		for t := range p.demand.failing {
+		for t := range p.targets.failing {
 			p.consider(t)
 		}
 		return
 	}
 
 	p.known.planned = p.known.index.Generation() + 1
-	for _, t := range p.demand.targets {
+	for _, t := range p.targets.byKey {
 		p.consider(t)
 	}
 	p.sweepBalancers()
@@ -205,8 +205,8 @@ func (p *Proxy) planAll() {
 
 // sweepBalancers has the load balancers of ours deleted that no service wants.
 func (p *Proxy) sweepBalancers() {
-	for b := range p.planner.Orphans(p.demand.wants) {
-		if t := p.demand.addOrphan(b); t != nil {
+	for b := range p.planner.Orphans(p.targets.wants) {
+		if t := p.targets.addOrphan(b); t != nil {
 			p.consider(t)
 		}
 	}
@@ -232,7 +232,7 @@ func (p *Proxy) dispatch() {
 	}
 
 	if !p.work.busy() && p.known.away == nil && p.endpoints.maySweep() {
-		p.endpoints.sweep(p.demand.unserved(p.known.facts.Overlay()))
+		p.endpoints.sweep(p.targets.unserved(p.known.facts.Overlay()))
 		if len(p.work.queue) > 0 {
 			p.dispatch()
 		}
@@ -260,7 +260,7 @@ func (p *Proxy) takeStep(s *step) {
 	unknown, lostEndpoints, lostBalancers := p.checks.match(s, busy)
 	read := p.checks.toRead(s, unknown, busy)
 	p.report.lost("endpoint", lostEndpoints)
-	p.report.lost("load balancer", p.demand.countServed(lostBalancers))
+	p.report.lost("load balancer", p.targets.countServed(lostBalancers))
 	if read.empty() {
 		p.fullCheckEnded()
 		return
@@ -274,8 +274,8 @@ func (p *Proxy) documentsRead(s *step) {
 	altered := p.checks.merge(s, p.inFlight())
 	for _, old := range altered {
 		for _, key := range old.Keys() {
-			if t := p.demand.targets[key]; t != nil {
-				t.doubted = true
+			if t := p.targets.at(key); t != nil {
+				t.doubt()
 			}
 		}
 	}
@@ -292,12 +292,8 @@ func (p *Proxy) fullCheckEnded() {
 		plan := p.planTarget(t)
 		return !plan.MissingLocal
 	}
-	for t := range p.demand.failing {
-		unanswered := t.failure.needsFullCheck || t.failure.class == hns.Unknown
-		if unanswered || t.failure.Reason == balance.ReasonPodUnknown && podKnown(t) {
-			t.failure.needsFullCheck = false
-			t.failure.tryNow()
-		}
+	for t := range p.targets.failing {
+		t.fullCheckEnded(podKnown)
 	}
 
 	if p.derive.findHost(p.known.index) {
@@ -328,7 +324,7 @@ func (p *Proxy) updateFacts(s *step) {
 		p.known.index.Reset()
 		p.endpoints.forget()
 		facts.SourceVIP = netip.Addr{}
-		for _, t := range p.demand.targets {
+		for _, t := range p.targets.byKey {
 			t.take(resume)
 		}
 	}
@@ -356,7 +352,7 @@ func (p *Proxy) inFlight() map[balance.GUID]bool {
 	busy := map[balance.GUID]bool{}
 	p.endpoints.noteInFlight(busy)
 	if p.work.running > 0 {
-		p.demand.noteInFlight(p.known.index, busy)
+		p.targets.noteInFlight(p.known.index, busy)
 	}
 	return busy
 }
@@ -384,7 +380,7 @@ func (p *Proxy) reportProgress() {
 	full := p.report.full
 	p.report.pass(p.known, quiet)
 	if quiet && full {
-		p.demand.giveBack()
+		p.targets.giveBack()
 		p.endpoints.giveBack()
 		p.work.giveBack()
 	}

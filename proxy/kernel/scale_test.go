@@ -63,7 +63,7 @@ func standing(states []service.State) *Proxy {
 func replanAll(p *Proxy) {
 	p.known.planned = 0
 	p.planAll()
-	p.endpoints.sweep(p.demand.unserved(false))
+	p.endpoints.sweep(p.targets.unserved(false))
 }
 
 // TestLargeCheckIsFast: with 10,000 services of ten endpoints each, a check that finds nothing to do takes less than

@@ -16,7 +16,7 @@ func (d *demand) reportService(name string, settled bool) {
 	if wants == nil {
 		return
 	}
-	if wants.removed && !d.hasTargetOf(name) {
+	if wants.removed && !d.targets.isAnyOf(name) {
 		delete(d.services, name)
 		if wants.reported.state != "" {
 			d.to.Service(health.ServiceStatus{Service: name, Removed: true})
@@ -40,16 +40,6 @@ func (d *demand) reportService(name string, settled bool) {
 	}
 }
 
-// hasTargetOf reports whether a frontend of a service is still in HNS or being removed.
-func (d *demand) hasTargetOf(name string) bool {
-	for _, t := range d.targets { // services are removed rarely
-		if t.service == name {
-			return true
-		}
-	}
-	return false
-}
-
 // status sums up the targets of a service. done says that HNS is as wanted for all of them; those without backends
 // count.
 func (d *demand) status(name string, wants *serviceDemand) (s health.ServiceStatus, done bool) {
@@ -58,7 +48,7 @@ func (d *demand) status(name string, wants *serviceDemand) (s health.ServiceStat
 	done = d.complete
 
 	for _, key := range wants.keys {
-		t := d.targets[key]
+		t := d.targets.at(key)
 		if t == nil || t.service != name {
 			continue
 		}
