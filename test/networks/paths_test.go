@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	hosts "porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/capture"
@@ -134,19 +135,23 @@ func (f *fleet) addSix(put func(*fleet), has bool) {
 	put(f.six)
 }
 
-// netnsOf returns the path of the network namespace on this machine in which a pod's address is. The containerd of a
-// Linux node keeps those of its pods in its own folder, the HNS of a Windows node where all named ones are. That of a
-// pod that is being deleted can have the address too, for a moment: an error.
+// netnsOf returns the path of the network namespace of this cluster in which a pod's address is. The containerd of a
+// Linux node keeps those of its pods in its own folder, the HNS of a Windows node where all named ones are, those of
+// other clusters too. That of a pod that is being deleted can have the address too, for a moment: an error.
 func netnsOf(addr netip.Addr) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "hosts", "*", "containerd", "*", "*", "netns", "*"))
 	if err != nil {
 		return "", err
 	}
-	windows, err := filepath.Glob(platform.NetnsPath("hns-*"))
-	if err != nil {
-		return "", err
+	for _, node := range nodeNames {
+		own, err := serve.OwnNetns(filepath.Join(dir, "hosts", node)) // none of a Linux node
+		if err != nil {
+			return "", err
+		}
+		for _, name := range own {
+			paths = append(paths, platform.NetnsPath(name))
+		}
 	}
-	paths = append(paths, windows...)
 
 	var has []string
 	for _, path := range paths {
