@@ -129,10 +129,11 @@ measure: ## how easy the code is to read, in figures
 ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume(/(disk|files))?|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
-# Of these, packages whose tests bring up a cluster that is alone of its kind, and those that take longest, which begin
-# first so that nothing waits for them at the end.
-ALONE := /test/(lab|lifecycle|conformance|networks)$$
-LONGEST := /(test/(kubelet|matrix|peers)|emulator/(wine|hnsd/serve|hcsd/serve)|cli/host)$$
+# Of these, packages whose tests want no other cluster on the machine, or have one without a name, of which there is one
+# at a time (test/networks has one too, and ends long before); and those that take longest, which begin first so that
+# nothing waits for them at the end.
+ALONE := /test/(lifecycle|conformance)$$
+LONGEST := /(test/(lab|networks|kubelet|matrix|peers)|emulator/(wine|hnsd/serve|hcsd/serve)|cli/host)$$
 
 # SHARD=2/4 tests every fourth package, beginning with the second: a part of `make test` for one of four machines.
 SHARD ?= 1/1

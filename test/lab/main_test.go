@@ -56,6 +56,9 @@ func run(m *testing.M) (code int, err error) {
 
 	started := time.Now()
 	up := []string{"up", "--dir", dir}
+	if !keep { // beside a cluster without a name, that of another package
+		up = append(up, "--name=lab", "--api-port=7443", "--registry-port=7500")
+	}
 	if scale := os.Getenv(slow.Variable); scale != "" {
 		up = append(up, "--time-scale", scale)
 	}

@@ -124,7 +124,7 @@ func TestRefusedService(t *testing.T) {
 			return err
 		}
 		if err := answers(); err != nil { // seen once on a busy machine: the next hop was not found
-			neighbours, _ := command(time.Minute, "ip", "-n", "porthole-win01", "neighbour")
+			neighbours, _ := inNetns(time.Minute, "porthole-win01", "ip", "neighbour")
 			t.Logf("%s is programmed and does not answer at once: %v\n%s", ip, err, neighbours)
 			wait.NoError(t, 15*time.Second, "an answer of "+ip, answers)
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,30 +50,13 @@ func run(m *testing.M) (code int, err error) {
 	if dir, remove, err = statefolder.Make(porthole); err != nil {
 		return 1, err
 	}
-	before, err := namedNetns()
-	if err != nil {
-		return 1, err
-	}
 	defer func() {
 		if !keeps(code) {
-			err = errors.Join(err, remove(), leftNetns(before))
+			err = errors.Join(err, remove())
 		}
 	}()
 	return m.Run(), nil
 }
-
-// leftNetns returns an error that names the network namespaces which were not there before. Their addresses would be
-// those of pods of the next cluster too.
-func leftNetns(before []string) error {
-	now, err := namedNetns()
-	left := slices.DeleteFunc(now, func(path string) bool { return slices.Contains(before, path) })
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("`porthole down` left the network namespaces %v", left)
-	}
-	return err
-}
-
-func namedNetns() ([]string, error) { return filepath.Glob(platform.NetnsPath("*")) }
 
 // keeps reports whether the cluster of a test that failed stays.
 func keeps(code int) bool { return code != 0 && os.Getenv("PORTHOLE_NETWORKS_KEEP") != "" }
