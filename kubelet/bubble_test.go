@@ -45,8 +45,8 @@ type (
 // testImage is present on every node of a bubble.
 const testImage = "testkit.local/testapp:1"
 
-// bubble is one node with its cluster.
-type bubble struct {
+// fakeNode is one node with its cluster, in a bubble.
+type fakeNode struct {
 	t       *testing.T
 	cluster *cluster
 	runtime *runtimetest.Fake
@@ -75,10 +75,10 @@ type runningKubelet struct {
 }
 
 // inBubble runs a test on a node whose kubelet has just begun, and fails it if a kubelet reports what must never be.
-func inBubble(t *testing.T, test func(*bubble), prepare ...func(*bubble)) {
+func inBubble(t *testing.T, test func(*fakeNode), prepare ...func(*fakeNode)) {
 	t.Helper()
 	bubble.Test(t, func(t *testing.T) {
-		b := &bubble{t: t, cluster: newCluster(), runtime: runtimetest.New(testImage),
+		b := &fakeNode{t: t, cluster: newCluster(), runtime: runtimetest.New(testImage),
 			cgroups: &fakeCgroups{pods: map[types.UID]bool{}},
 			dir:     t.TempDir(), log: &lockedBuffer{}}
 		b.runtime.Latency = func(c runtimetest.Call) time.Duration {
@@ -100,7 +100,7 @@ func inBubble(t *testing.T, test func(*bubble), prepare ...func(*bubble)) {
 }
 
 // start begins a new process of the kubelet.
-func (b *bubble) start() {
+func (b *fakeNode) start() {
 	b.t.Helper()
 	conn, client := b.runtime.Dial(), b.cluster.client()
 	manager := volume.New(volume.Options{RootDir: filepath.Join(b.dir, "kubelet"), NodeName: "node"})
@@ -149,7 +149,7 @@ func (b *bubble) start() {
 }
 
 // kill ends the kubelet's process: no call of it gets through any more, and calls under way are cut.
-func (b *bubble) kill() {
+func (b *fakeNode) kill() {
 	k := b.kubelet
 	close(k.client.dead)
 	k.conn.Close()
@@ -158,14 +158,14 @@ func (b *bubble) kill() {
 }
 
 // restart kills the kubelet and starts the next one.
-func (b *bubble) restart() {
+func (b *fakeNode) restart() {
 	b.t.Helper()
 	b.kill()
 	b.start()
 }
 
 // sound fails the test for what a kubelet must never report.
-func (b *bubble) sound() {
+func (b *fakeNode) sound() {
 	b.t.Helper()
 	text := b.log.String()
 	for line := range strings.Lines(text) {
@@ -182,7 +182,7 @@ func (b *bubble) sound() {
 }
 
 // within waits until a condition is met and fails the test if it is not in time. An error says what is missing.
-func (b *bubble) within(limit time.Duration, what string, met func() error) {
+func (b *fakeNode) within(limit time.Duration, what string, met func() error) {
 	b.t.Helper()
 	var err error
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -194,7 +194,7 @@ func (b *bubble) within(limit time.Duration, what string, met func() error) {
 }
 
 // untilReady waits for pods to be Ready.
-func (b *bubble) untilReady(limit time.Duration, names ...string) {
+func (b *fakeNode) untilReady(limit time.Duration, names ...string) {
 	b.t.Helper()
 	b.within(limit, "pods are not Ready", func() error {
 		for _, name := range names {
@@ -208,7 +208,7 @@ func (b *bubble) untilReady(limit time.Duration, names ...string) {
 }
 
 // untilPod waits for a pod to be as met says.
-func (b *bubble) untilPod(limit time.Duration, name, what string, met func(*v1.Pod) bool) *v1.Pod {
+func (b *fakeNode) untilPod(limit time.Duration, name, what string, met func(*v1.Pod) bool) *v1.Pod {
 	b.t.Helper()
 	var last *v1.Pod
 	b.within(limit, "pod "+name+" is not "+what, func() error {
@@ -221,7 +221,7 @@ func (b *bubble) untilPod(limit time.Duration, name, what string, met func(*v1.P
 }
 
 // untilGone waits until the API has forgotten pods.
-func (b *bubble) untilGone(limit time.Duration, names ...string) {
+func (b *fakeNode) untilGone(limit time.Duration, names ...string) {
 	b.t.Helper()
 	b.within(limit, "pods are not gone", func() error {
 		for _, name := range names {
@@ -242,7 +242,7 @@ func statusOf(p *v1.Pod) string {
 }
 
 // nothingLeft checks that runtime, disk and cgroups have nothing of any pod.
-func (b *bubble) nothingLeft() {
+func (b *fakeNode) nothingLeft() {
 	b.t.Helper()
 	b.within(2*time.Minute, "something is left", func() error {
 		var errs []error
@@ -272,7 +272,7 @@ type instance struct {
 }
 
 // hasEvents checks that events about a pod were sent, given by how their "reason: message" begins.
-func (b *bubble) hasEvents(pod string, want ...string) {
+func (b *fakeNode) hasEvents(pod string, want ...string) {
 	b.t.Helper()
 	said := b.cluster.said(pod)
 	for _, w := range want {
@@ -283,7 +283,7 @@ func (b *bubble) hasEvents(pod string, want ...string) {
 }
 
 // runningOnce checks that each of these pods has exactly one running instance of its container "app", and returns them.
-func (b *bubble) runningOnce(names ...string) map[string]instance {
+func (b *fakeNode) runningOnce(names ...string) map[string]instance {
 	b.t.Helper()
 	running, out := b.runtime.Running(), map[string]instance{}
 	for _, name := range names {
@@ -298,7 +298,7 @@ func (b *bubble) runningOnce(names ...string) map[string]instance {
 }
 
 // untouched checks that pods still run in the containers in which they ran before.
-func (b *bubble) untouched(before map[string]instance) {
+func (b *fakeNode) untouched(before map[string]instance) {
 	b.t.Helper()
 	for name, now := range b.runningOnce(slices.Collect(maps.Keys(before))...) {
 		if now != before[name] {
@@ -321,7 +321,7 @@ func aContainer(name string, args ...string) v1.Container {
 }
 
 // create makes pods that run until they are stopped, and returns their names.
-func (b *bubble) create(prefix string, n int) (names []string) {
+func (b *fakeNode) create(prefix string, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
 		b.cluster.create(aPod(names[i], "sleep"))
@@ -329,7 +329,7 @@ func (b *bubble) create(prefix string, n int) (names []string) {
 	return names
 }
 
-func (b *bubble) removeAll(names ...string) {
+func (b *fakeNode) removeAll(names ...string) {
 	for _, name := range names {
 		b.cluster.remove(name, -1)
 	}
@@ -387,7 +387,7 @@ func (f *fakeCgroups) left() (out []types.UID) {
 // faultyVolumes are real volumes whose preparation fails when the bubble says so.
 type faultyVolumes struct {
 	*volume.Manager
-	b *bubble
+	b *fakeNode
 }
 
 func (f faultyVolumes) Prepare(ctx context.Context, p *v1.Pod, facts volume.Facts) error {
@@ -430,8 +430,8 @@ func (l *lockedBuffer) String() string {
 }
 
 // faulty makes one call in ten fail, half of them after they were carried out.
-func faulty(seed uint64) func(*bubble) {
-	return func(b *bubble) {
+func faulty(seed uint64) func(*fakeNode) {
+	return func(b *fakeNode) {
 		b.runtime.Fault = runtimetest.OneIn(10, seed, runtimetest.Fail, runtimetest.DoThenFail)
 	}
 }
@@ -444,7 +444,7 @@ var seeds = []uint64{1, 2, 3}
 func TestPodsComeAndGo(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			inBubble(t, func(b *fakeNode) {
 				names := b.create("pod", 30)
 				b.untilReady(3*time.Minute, names...)
 				before := b.runningOnce(names...)
@@ -464,7 +464,7 @@ func TestPodsComeAndGo(t *testing.T) {
 func TestKilledAtRandomInBubble(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			inBubble(t, func(b *fakeNode) {
 				stable := b.create("stable", 10)
 				b.untilReady(3*time.Minute, stable...)
 				before := b.runningOnce(stable...)
@@ -507,7 +507,7 @@ func TestKilledAtRandomInBubble(t *testing.T) {
 
 // churn changes one of twenty pods: a name that is free gets a pod, a pod is deleted (sometimes at once), or its
 // container ends.
-func (b *bubble) churn(chance *rand.Rand) {
+func (b *fakeNode) churn(chance *rand.Rand) {
 	name := fmt.Sprintf("churn-%d", chance.IntN(20))
 	p := b.cluster.get(name)
 	switch {

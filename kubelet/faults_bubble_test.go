@@ -42,14 +42,14 @@ func TestFailedCalls(t *testing.T) {
 		}{{"fails", runtimetest.Fail, true}, {"works and fails", runtimetest.DoThenFail,
 			true}, {"works and fails without events", runtimetest.DoThenFail, false}} {
 			t.Run(method+" "+c.name, func(t *testing.T) {
-				inBubble(t, func(b *bubble) {
+				inBubble(t, func(b *fakeNode) {
 					names := b.create("pod", 1)
 					b.untilReady(time.Minute, names...)
 					b.runningOnce(names...)
 					b.removeAll(names...)
 					b.untilGone(time.Minute, names...)
 					b.nothingLeft()
-				}, func(b *bubble) {
+				}, func(b *fakeNode) {
 					b.runtime.Fault = firstCalls(method, 3, c.how)
 					b.runtime.LoseEvent = func(*criEvent) bool { return !c.events }
 				})
@@ -62,7 +62,7 @@ func TestFailedCalls(t *testing.T) {
 // Others start and end as fast as before, also under a new kubelet. When the runtime answers again, nothing is left
 // undone.
 func TestHangingCallsDelayNobody(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("stuck", "sleep"))
 		b.untilReady(time.Minute, "stuck")
 		before := b.batch("before")
@@ -97,7 +97,7 @@ func TestHangingCallsDelayNobody(t *testing.T) {
 }
 
 // batch makes ten pods, deletes them when all are Ready, and returns how long both took together.
-func (b *bubble) batch(prefix string) time.Duration {
+func (b *fakeNode) batch(prefix string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
 	names := b.create(prefix, 10)
@@ -110,7 +110,7 @@ func (b *bubble) batch(prefix string) time.Duration {
 // TestLostEvents: without a single event pods start and end, and a container that has ended is noticed by the next
 // full check.
 func TestLostEvents(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		names := b.create("pod", 5)
 		b.untilReady(time.Minute, names...)
 		before := b.runningOnce(names...)
@@ -121,13 +121,13 @@ func TestLostEvents(t *testing.T) {
 		b.untouched(before)
 		b.removeAll(names...)
 		b.nothingLeft()
-	}, func(b *bubble) { b.runtime.LoseEvent = func(*criEvent) bool { return true } })
+	}, func(b *fakeNode) { b.runtime.LoseEvent = func(*criEvent) bool { return true } })
 }
 
 // TestRuntimeAway: while the runtime does not answer, containers go on, the node is not ready after half a minute, and
 // pods wait. All come up when it is back.
 func TestRuntimeAway(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		running := b.create("running", 5)
 		b.untilReady(time.Minute, running...)
 		before := b.runningOnce(running...)
@@ -159,7 +159,7 @@ func TestRuntimeAway(t *testing.T) {
 }
 
 // nodeIs checks the Ready condition of the node in the API.
-func (b *bubble) nodeIs(want v1.ConditionStatus) error {
+func (b *fakeNode) nodeIs(want v1.ConditionStatus) error {
 	n, err := b.cluster.client().GetNode(context.Background())
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (b *bubble) nodeIs(want v1.ConditionStatus) error {
 // TestRuntimeForgets: a runtime that lost its state gets all pods again, by the full check after which what it had is
 // old enough to count as gone.
 func TestRuntimeForgets(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		names := b.create("pod", 10)
 		b.untilReady(time.Minute, names...)
 		b.runtime.Vanish()
@@ -194,7 +194,7 @@ func TestRuntimeForgets(t *testing.T) {
 
 // TestSandboxDies: a pod whose sandbox has died gets a new one, and its container runs in it.
 func TestSandboxDies(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("pod", "sleep"))
 		b.untilReady(time.Minute, "pod")
 		old := ""
@@ -215,7 +215,7 @@ func TestSandboxDies(t *testing.T) {
 
 // TestServerAway: while the API server refuses every call, pods go on and restart; afterwards their status is right.
 func TestServerAway(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		names := b.create("pod", 5)
 		b.untilReady(time.Minute, names...)
 		before := b.runningOnce(names...)
@@ -241,7 +241,7 @@ func TestServerAway(t *testing.T) {
 func TestImageFailures(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		p.Spec.Containers[0].Image = "registry.local/app:2"
 		b.cluster.create(p)
@@ -279,7 +279,7 @@ func TestImageFailures(t *testing.T) {
 		b.hasEvents("bad", "InspectFailed: Failed to apply default image tag")
 		b.removeAll("pod", "never", "bad")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.runtime.Registry = func(string) error {
 			if broken.Load() {
 				return errors.New("not found")
@@ -292,7 +292,7 @@ func TestImageFailures(t *testing.T) {
 // TestVolumeFailures: volumes that cannot be made are tried again; the fourth failure is an event, and others go on.
 func TestVolumeFailures(t *testing.T) {
 	var tries atomic.Int32
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		p.Spec.Volumes = []v1.Volume{{Name: "data",
 			VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
@@ -311,7 +311,7 @@ func TestVolumeFailures(t *testing.T) {
 
 		b.removeAll("pod", "other")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.volumeFault = func(p *v1.Pod) error {
 			if p.Name == "pod" && tries.Add(1) <= 6 {
 				return errors.Join(&volumeError{Volume: "data", Err: errors.New("no room")})
@@ -324,7 +324,7 @@ func TestVolumeFailures(t *testing.T) {
 // TestOrphansWait: a sandbox that no source knows ends only when every source has delivered its pods; its containers'
 // preStop hooks run.
 func TestOrphansWait(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		time.Sleep(20 * time.Second) // the API server has not delivered yet
 		if d := b.runtime.Dump(); !strings.Contains(d, "container running ns/orphan app#0") {
 			t.Fatalf("before all pods are known:\n%s", d)
@@ -342,7 +342,7 @@ func TestOrphansWait(t *testing.T) {
 		}
 		b.removeAll("known")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.cluster.slow = 25 * time.Second
 		orphan := aPod("orphan", "sleep")
 		orphan.UID = "orphan-uid"
@@ -366,7 +366,7 @@ func TestOrphansWait(t *testing.T) {
 func TestFoldersWait(t *testing.T) {
 	folder := ""
 	there := func() bool { _, err := os.Stat(folder); return err == nil }
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		time.Sleep(orphanGrace - 100*time.Millisecond)
 		if !there() {
 			t.Errorf("the folder is gone before %v", orphanGrace)
@@ -377,7 +377,7 @@ func TestFoldersWait(t *testing.T) {
 			}
 			return nil
 		})
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		folder = filepath.Join(b.dir, "kubelet", "pods", "forgotten-uid")
 		if err := os.MkdirAll(folder, 0o750); err != nil {
 			b.t.Fatal(err)

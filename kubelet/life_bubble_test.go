@@ -42,7 +42,7 @@ func sleepHook(seconds int64) *v1.LifecycleHandler {
 func TestRestartPauses(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("pod", "exit", "3"))
 		b.untilPod(time.Minute, "pod", "in back-off", func(p *v1.Pod) bool {
 			c := p.Status.ContainerStatuses
@@ -69,7 +69,7 @@ func TestRestartPauses(t *testing.T) {
 				t.Errorf("restart %d came %v after the start before it, want %d s", i+1, pause, want)
 			}
 		}
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
 			mu.Lock()
 			defer mu.Unlock()
@@ -82,7 +82,7 @@ func TestRestartPauses(t *testing.T) {
 // TestInitContainers: they run one after the other before the rest; with restartPolicy Never a failed one fails the
 // pod.
 func TestInitContainers(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		good := aPod("good", "sleep")
 		good.Spec.InitContainers = []v1.Container{aContainer("first", "sleep", "2"), aContainer("second", "echo")}
 		bad := aPod("bad", "sleep")
@@ -111,7 +111,7 @@ func TestInitContainers(t *testing.T) {
 
 // TestSidecar: it runs before and beside the app, ends after it, and does not decide how the pod ends.
 func TestSidecar(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("side", "sleep", "2")
 		always := v1.ContainerRestartPolicyAlways
 		p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -133,7 +133,7 @@ func TestSidecar(t *testing.T) {
 
 // TestSidecarsPreStop: the hooks of sidecars run at the same time, though the sidecars end one after the other.
 func TestSidecarsPreStop(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("side", "sleep", "2")
 		always := v1.ContainerRestartPolicyAlways
 		p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -158,7 +158,7 @@ func TestSidecarsPreStop(t *testing.T) {
 // TestPostStart: while the hook runs the container does not count as started and the next one waits; a container whose
 // hook fails is restarted.
 func TestPostStart(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("slow", "sleep")
 		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: sleepHook(3)}
 		p.Spec.Containers = append(p.Spec.Containers, aContainer("second", "sleep"))
@@ -202,7 +202,7 @@ func TestPreStop(t *testing.T) {
 		{"less time the second time", 50, 2, sleepHook(45), []string{"sleep"}, 2 * time.Second, 10 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			inBubble(t, func(b *fakeNode) {
 
 				p := aPod("pod", c.args...)
 				p.Spec.RestartPolicy, p.Spec.TerminationGracePeriodSeconds = v1.RestartPolicyNever, &c.grace
@@ -232,7 +232,7 @@ func TestPreStop(t *testing.T) {
 
 // TestLiveness: a container that its probe gives up is stopped with the probe's own grace and runs again.
 func TestLiveness(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		long, short := int64(120), int64(1)
 		p.Spec.TerminationGracePeriodSeconds = &long
@@ -251,7 +251,7 @@ func TestLiveness(t *testing.T) {
 
 // TestDeadline: a pod that is longer active than it may be fails, also when it was given the deadline while it ran.
 func TestDeadline(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		long, short := int64(300), int64(30)
 		p.Spec.ActiveDeadlineSeconds = &long
@@ -270,7 +270,7 @@ func TestDeadline(t *testing.T) {
 
 // TestNewImage: the container runs again with the image that the pod now names.
 func TestNewImage(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("pod", "sleep"))
 		b.untilReady(time.Minute, "pod")
 		b.cluster.update("pod", func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.local/new:1" })
@@ -287,7 +287,7 @@ func TestNewImage(t *testing.T) {
 
 // TestForeignPhase: a pod that another client calls Failed ends.
 func TestForeignPhase(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("pod", "sleep"))
 		b.untilReady(time.Minute, "pod")
 		b.cluster.update("pod", func(p *v1.Pod) {
@@ -313,7 +313,7 @@ func guaranteed(cpu, memory string) v1.ResourceRequirements {
 	return v1.ResourceRequirements{Requests: l, Limits: l}
 }
 
-func (b *bubble) resize(name string, to v1.ResourceRequirements) {
+func (b *fakeNode) resize(name string, to v1.ResourceRequirements) {
 	b.cluster.update(name, func(p *v1.Pod) { p.Spec.Containers[0].Resources = to })
 }
 
@@ -338,7 +338,7 @@ func TestResizeInPlace(t *testing.T) {
 		"updates fail":          firstCalls("UpdateContainerResources", 2, runtimetest.Fail),
 		"updates work and fail": firstCalls("UpdateContainerResources", 2, runtimetest.DoThenFail)} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			inBubble(t, func(b *fakeNode) {
 				p := aPod("pod", "sleep")
 				p.Spec.Containers[0].Resources = guaranteed("1", "32Mi")
 				p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
@@ -382,7 +382,7 @@ func TestResizeInPlace(t *testing.T) {
 				b.runningOnce("pod")
 				b.removeAll("pod")
 				b.nothingLeft()
-			}, func(b *bubble) { b.runtime.Fault = fault })
+			}, func(b *fakeNode) { b.runtime.Fault = fault })
 		})
 	}
 }
@@ -390,7 +390,7 @@ func TestResizeInPlace(t *testing.T) {
 // TestResizeWhole: the resources of a pod as a whole change while no container is touched, also under a kubelet that
 // comes after; a running init container gets what it asks for too.
 func TestResizeWhole(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		has := func(cpu string) func(*v1.Pod) bool {
 			return func(p *v1.Pod) bool {
 				want := guaranteed(cpu, "64Mi")
@@ -470,7 +470,7 @@ func webPod(name string, args ...string) *v1.Pod {
 // nothing, and both end with the file. One call in ten fails.
 func TestStaticPod(t *testing.T) {
 	source := fakeSource{}
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		const name = "web-node"
 		source.set <- []*v1.Pod{webPod("web", "sleep")}
 		b.untilReady(2*time.Minute, name)
@@ -498,7 +498,7 @@ func TestStaticPod(t *testing.T) {
 		source.set <- nil
 		b.untilGone(2*time.Minute, name)
 		b.nothingLeft()
-	}, faulty(3), func(b *bubble) {
+	}, faulty(3), func(b *fakeNode) {
 		source.set = make(chan []*v1.Pod)
 		b.static = []StaticSource{source}
 	})
@@ -506,7 +506,7 @@ func TestStaticPod(t *testing.T) {
 
 // TestManyPodsAtOnce: a hundred pods at once become Ready, and the limit of the node holds.
 func TestManyPodsAtOnce(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		names := b.create("pod", 110)
 		b.untilReady(time.Minute, names...)
 		b.cluster.create(aPod("one-more", "sleep"))
@@ -528,14 +528,14 @@ func TestManyPodsAtOnce(t *testing.T) {
 func TestMountThatBecameALink(t *testing.T) {
 	var mu sync.Mutex
 	left := 1
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("pod", "sleep", "1000"))
 		b.untilPod(2*time.Minute, "pod", "started again", restarts(1)) // it may have been ready for a moment
 		b.untilReady(time.Minute, "pod")
 		b.hasEvents("pod", "Failed: Error: a sub path became a link")
 		b.removeAll("pod")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.planted = func() error {
 			mu.Lock()
 			defer mu.Unlock()

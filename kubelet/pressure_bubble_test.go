@@ -78,10 +78,10 @@ func (n *scarceNode) LocalUsage(ctx context.Context, pods []pod.View) (map[types
 }
 
 // inScarceBubble runs a test on a node that evicts pods below 100 MiB of memory and 10 % of disk.
-func inScarceBubble(t *testing.T, test func(*bubble, *scarceNode)) {
+func inScarceBubble(t *testing.T, test func(*fakeNode, *scarceNode)) {
 	t.Helper()
 	n := &scarceNode{memory: map[string]uint64{}, disk: 50}
-	inBubble(t, func(b *bubble) { test(b, n) }, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) { test(b, n) }, func(b *fakeNode) {
 		b.meter = meter.New(meter.Options{NodeName: "node"})
 		b.pressure = Pressure{Reader: n,
 			Desired: evict.Desired{Transition: 30 * time.Second, LocalLimits: true, Thresholds: []evict.Threshold{
@@ -91,7 +91,7 @@ func inScarceBubble(t *testing.T, test func(*bubble, *scarceNode)) {
 }
 
 // condition returns the status of a condition of the node as the API has it.
-func (b *bubble) condition(kind v1.NodeConditionType) v1.ConditionStatus {
+func (b *fakeNode) condition(kind v1.NodeConditionType) v1.ConditionStatus {
 	for _, c := range b.kubelet.node.Object().Status.Conditions {
 		if c.Type == kind {
 			return c.Status
@@ -100,7 +100,7 @@ func (b *bubble) condition(kind v1.NodeConditionType) v1.ConditionStatus {
 	return ""
 }
 
-func (b *bubble) untilCondition(limit time.Duration, kind v1.NodeConditionType, want v1.ConditionStatus) {
+func (b *fakeNode) untilCondition(limit time.Duration, kind v1.NodeConditionType, want v1.ConditionStatus) {
 	b.t.Helper()
 	b.within(limit, string(kind)+" is not "+string(want), func() error {
 		if got := b.condition(kind); got != want {
@@ -116,7 +116,7 @@ func (b *bubble) untilCondition(limit time.Duration, kind v1.NodeConditionType, 
 //
 // Row 1.13.
 func TestEviction(t *testing.T) {
-	inScarceBubble(t, func(b *bubble, n *scarceNode) {
+	inScarceBubble(t, func(b *fakeNode, n *scarceNode) {
 		for _, name := range []string{"small", "large", "critical"} {
 			p := aPod(name, "sleep", "1000")
 			if name == "critical" {
@@ -173,7 +173,7 @@ func TestEviction(t *testing.T) {
 //
 // Row 1.104.
 func TestUnknownIsNotScarce(t *testing.T) {
-	inScarceBubble(t, func(b *bubble, n *scarceNode) {
+	inScarceBubble(t, func(b *fakeNode, n *scarceNode) {
 		b.cluster.create(aPod("p", "sleep", "1000"))
 		b.untilReady(time.Minute, "p")
 		n.set(func() { n.fails, n.memory["p"] = true, 950 })
@@ -195,7 +195,7 @@ func TestUnknownIsNotScarce(t *testing.T) {
 // pod ends if that is enough. The status of the ended pod stays.
 func TestReclaimFirst(t *testing.T) {
 	n := &scarceNode{memory: map[string]uint64{}, disk: 50}
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		done := aPod("done", "exit", "0")
 		done.Spec.RestartPolicy = v1.RestartPolicyNever
 		b.cluster.create(done)
@@ -230,7 +230,7 @@ func TestReclaimFirst(t *testing.T) {
 		}
 		b.removeAll("done", "p")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.runtime.AddImage("testkit.local/unused:1")
 		b.imageGC = true
 		b.pressure = Pressure{Reader: n,
@@ -242,7 +242,7 @@ func TestReclaimFirst(t *testing.T) {
 // TestLocalLimits: a pod whose emptyDir grows above its limit ends, without a condition of the node, and pods without
 // limits cost no measuring.
 func TestLocalLimits(t *testing.T) {
-	inScarceBubble(t, func(b *bubble, n *scarceNode) {
+	inScarceBubble(t, func(b *fakeNode, n *scarceNode) {
 		b.cluster.create(aPod("free", "sleep", "1000"))
 		b.untilReady(time.Minute, "free")
 		n.set(func() { n.memory["free"] = 300 })
@@ -285,7 +285,7 @@ func TestLimitsAfterASlowMeasurement(t *testing.T) {
 		"partial": func(n *scarceNode) { n.slow, n.partial = 2*time.Second, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inScarceBubble(t, func(b *bubble, n *scarceNode) {
+			inScarceBubble(t, func(b *fakeNode, n *scarceNode) {
 				n.set(func() { first(n) })
 				limit := resource.MustParse("1Mi")
 				p := aPod("sized", "sleep", "1000")
@@ -318,7 +318,7 @@ func TestLimitsAfterASlowMeasurement(t *testing.T) {
 
 // TestPreemption: a critical pod for which there is no room begins when another has ended for it.
 func TestPreemption(t *testing.T) {
-	inScarceBubble(t, func(b *bubble, _ *scarceNode) {
+	inScarceBubble(t, func(b *fakeNode, _ *scarceNode) {
 		asks := func(name, cpu string, priority int32) *v1.Pod {
 			p := aPod(name, "sleep", "1000")
 			p.Spec.Priority, p.Status.QOSClass = &priority, v1.PodQOSBurstable

@@ -16,10 +16,10 @@ import (
 var update = flag.Bool("update", false, "write the log of facts that package pod plays again")
 
 // recorded has the facts recorded, in a folder of their own.
-func recorded(b *bubble) { b.facts = b.t.TempDir() }
+func recorded(b *fakeNode) { b.facts = b.t.TempDir() }
 
 // playAgain plays all recorded logs again, and wants the same plans. It returns what was recorded, by the pod's UID.
-func (b *bubble) playAgain() map[string][]byte {
+func (b *fakeNode) playAgain() map[string][]byte {
 	b.t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.facts, "*.jsonl"))
 	if err != nil || len(files) == 0 {
@@ -53,7 +53,7 @@ func (b *bubble) playAgain() map[string][]byte {
 func TestRecordAndReplay(t *testing.T) {
 	const secret = "hunter2"
 	var log []byte
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("web", "sleep")
 		p.Annotations = map[string]string{"note": secret}
 		p.Spec.InitContainers = []v1.Container{aContainer("init", "exit", "0")}
@@ -92,7 +92,7 @@ func TestRecordAndReplay(t *testing.T) {
 
 // TestReplayFaults: logs of pods whose kubelet was killed, and whose calls fail now and then, play again too.
 func TestReplayFaults(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		names := b.create("pod", 5)
 		b.untilReady(3*time.Minute, names...)
 		b.restart()

@@ -27,7 +27,7 @@ func TestRestartAllContainers(t *testing.T) {
 func restartAllContainers(t *testing.T, killed bool, runs time.Duration) {
 	var mu sync.Mutex
 	starts := map[string]int{}
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		always := v1.ContainerRestartPolicyAlways
 		p := aPod("pod", "fails-once")
 		p.Spec.RestartPolicy = v1.RestartPolicyNever
@@ -86,7 +86,7 @@ func restartAllContainers(t *testing.T, killed bool, runs time.Duration) {
 		mu.Unlock()
 		b.removeAll("pod")
 		b.nothingLeft()
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
 			mu.Lock()
 			defer mu.Unlock()

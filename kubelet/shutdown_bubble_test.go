@@ -25,7 +25,7 @@ func TestNodeShutdown(t *testing.T) {
 	if ShutdownTime(periods) != 30*time.Second || len(periods) != 2 || periods[0].ShutdownGracePeriodSeconds != 20 {
 		t.Fatalf("periods: %+v", periods)
 	}
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		critical := aPod("critical", "sleep", "1000")
 		priority := int32(systemCritical)
 		critical.Spec.Priority = &priority
@@ -83,7 +83,7 @@ func TestNodeShutdown(t *testing.T) {
 // shutdown goes on.
 func TestNodeShutdownReports(t *testing.T) {
 	periods := []v1beta1.ShutdownGracePeriodByPodPriority{{ShutdownGracePeriodSeconds: 10}}
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		stubborn := aPod("stubborn", "sleep", "1000")
 		grace := int64(10)
 		stubborn.Spec.TerminationGracePeriodSeconds = &grace
@@ -99,7 +99,7 @@ func TestNodeShutdownReports(t *testing.T) {
 			t.Errorf("when the shutdown goes on, the pod is %s %s", got.Phase, got.Reason)
 		}
 		b.removeAll("stubborn")
-	}, func(b *bubble) {
+	}, func(b *fakeNode) {
 		b.runtime.Program = func(*cri.ContainerConfig) runtimetest.Process {
 			return runtimetest.Process{IgnoresStop: true}
 		}
@@ -117,7 +117,7 @@ func TestNodeShutdownWaitsForReports(t *testing.T) {
 		{away: 2 * time.Second, most: lastReports, phase: v1.PodFailed},
 		{away: time.Hour, most: lastReports + 2*time.Second, phase: v1.PodRunning},
 	} {
-		inBubble(t, func(b *bubble) {
+		inBubble(t, func(b *fakeNode) {
 			b.cluster.create(aPod("plain", "sleep", "1000"))
 			b.untilReady(time.Minute, "plain")
 

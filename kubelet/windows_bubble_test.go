@@ -16,7 +16,7 @@ import (
 )
 
 // onWindowsNode makes the node of a bubble a Windows node. Folders stay those of the system that the test runs on.
-func onWindowsNode(b *bubble) { b.windows = true }
+func onWindowsNode(b *fakeNode) { b.windows = true }
 
 // hostProcess makes a container run as a process of the host, or not.
 func hostProcess(c v1.Container, on bool) v1.Container {
@@ -28,7 +28,7 @@ func hostProcess(c v1.Container, on bool) v1.Container {
 // what to use.
 // Row 1.99.
 func TestIsolationAnnotation(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		p.Annotations = map[string]string{"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
 		b.cluster.create(p)
@@ -44,7 +44,7 @@ func TestIsolationAnnotation(t *testing.T) {
 // TestHostProcessByContainer: only the containers of a pod say that they are HostProcess containers, as tigera's
 // operator writes them. The sandbox must be told so too, or containerd refuses each container.
 func TestHostProcessByContainer(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		p.Spec.HostNetwork = true
 		p.Spec.InitContainers = []v1.Container{hostProcess(aContainer("before", "exit", "0"), true)}
@@ -69,7 +69,7 @@ func TestHostProcessByContainer(t *testing.T) {
 				t.Errorf("%s is %v, want %v", series, got, want)
 			}
 		}
-	}, onWindowsNode, func(b *bubble) { b.meter = meter.New(meter.Options{NodeName: "node"}) })
+	}, onWindowsNode, func(b *fakeNode) { b.meter = meter.New(meter.Options{NodeName: "node"}) })
 }
 
 // counted returns the value of a counter, by its name without kubelet_ and its labels in order.
@@ -120,7 +120,7 @@ func TestHostProcessRefused(t *testing.T) {
 	} {
 
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(b *bubble) {
+			inBubble(t, func(b *fakeNode) {
 				p := aPod("pod", "sleep")
 				p.Spec.HostNetwork = true
 				p.Spec.Containers[0] = hostProcess(p.Spec.Containers[0], true)
@@ -140,7 +140,7 @@ func TestHostProcessRefused(t *testing.T) {
 // TestLateEnds: containers that end soon after their start, on a runtime that sees it 5 s after the start. The times
 // that the kubelet tells are the true ones.
 func TestLateEnds(t *testing.T) {
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		begun := time.Now()
 		setup := aPod("setup", "sleep")
 		setup.Spec.InitContainers = []v1.Container{aContainer("one", "exit", "0"), aContainer("two", "exit", "0")}
@@ -178,7 +178,7 @@ func TestLateEnds(t *testing.T) {
 		}
 		b.removeAll("setup", "once", "absent")
 		b.nothingLeft()
-	}, onWindowsNode, func(b *bubble) { b.runtime.LateEnds = true })
+	}, onWindowsNode, func(b *fakeNode) { b.runtime.LateEnds = true })
 }
 
 // TestLateEndsOfRestarts: on such a runtime back-off, hooks, probes and the end of a job's pod are as on any other,
@@ -186,7 +186,7 @@ func TestLateEnds(t *testing.T) {
 func TestLateEndsOfRestarts(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time // of the container that crashes
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		b.cluster.create(aPod("crash", "exit", "3"))
 		job := aPod("job", "exit", "0")
 		job.Spec.RestartPolicy = v1.RestartPolicyOnFailure
@@ -231,7 +231,7 @@ func TestLateEndsOfRestarts(t *testing.T) {
 				t.Errorf("restart %d came %v after the start before it, want %d s", i+1, pause, want)
 			}
 		}
-	}, onWindowsNode, func(b *bubble) {
+	}, onWindowsNode, func(b *fakeNode) {
 		b.runtime.LateEnds = true
 		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
 			mu.Lock()
@@ -250,7 +250,7 @@ func TestLateEndsOfRestarts(t *testing.T) {
 func TestHostNetworkOnWindows(t *testing.T) {
 	var mu sync.Mutex
 	var env, hosts string
-	watch := func(b *bubble) {
+	watch := func(b *fakeNode) {
 		b.windows = true
 		b.runtime.Program = func(c *cri.ContainerConfig) runtimetest.Process {
 			mu.Lock()
@@ -270,7 +270,7 @@ func TestHostNetworkOnWindows(t *testing.T) {
 		}
 	}
 
-	inBubble(t, func(b *bubble) {
+	inBubble(t, func(b *fakeNode) {
 		p := aPod("pod", "sleep")
 		p.Spec.HostNetwork = true
 		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "IP",
