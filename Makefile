@@ -154,8 +154,9 @@ UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),-exec "$(CURDIR)/tools/unprivileg
 unit: page ## the tests that need neither root nor third-party programs, as a user who is not root: after each edit (2 minutes; the go command keeps results, but not root's)
 	@go test $(UNPRIVILEGED) | grep -v 'no test files'
 
-# Packages that need root and whose code runs in the process of the test, and packages that run Linux programs of ours,
-# which are then built with the race detector too. A server that is watched for races needs more memory than one may.
+# Packages that need root and whose code runs in the process of the test; and packages that run Linux programs of ours,
+# which are then built with the race detector. Their tests are not: one puts its own program into a container, where a
+# program with the detector finds no libraries. A server that is watched for races needs more memory than one may.
 RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./kubelet/volume/disk ./kubelet/volume/files ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
 RACE_PROGRAM_PACKAGES := ./test/kubelet ./test/web ./test/flannel ./test/ovn
 RACE_PROGRAM_SKIP := TestServerIsSmall
@@ -166,7 +167,7 @@ test-race: deps build bundle-tests ## the race detector: packages without root, 
 	@CGO_ENABLED=1 go test -race -timeout 20m -p 1 $(RACE_ROOT_PACKAGES) | grep -v 'no test files'
 	@mkdir -p $(BIN)/race
 	@for p in $(LINUX_PROGRAMS); do echo "building $(BIN)/race/$$p"; CGO_ENABLED=1 go build -race -o $(BIN)/race/$$p ./cmd/$$p; done
-	@CGO_ENABLED=1 tools/withrace go test -race -timeout 30m -p 1 -skip '$(RACE_PROGRAM_SKIP)' $(RACE_PROGRAM_PACKAGES)
+	@tools/withrace go test -timeout 30m -p 1 -skip '$(RACE_PROGRAM_SKIP)' $(RACE_PROGRAM_PACKAGES)
 
 .PHONY: bench-proxy
 bench-proxy: deps build upstream-proxy ## the service proxy beside upstream's kube-proxy.exe on equal emulated hosts, as JSON lines

@@ -34,7 +34,8 @@ type cleaner struct {
 func (k *Kubelet) newCleaner() *cleaner {
 	c := &cleaner{runtime: k.o.Runtime, pods: k.pods, folders: k.tools.Folders, checkAll: k.observer.checkAll,
 		swept: k.o.Meter.Life().Swept, tasks: &k.running}
-	c.unmounts.pause, c.unmounts.do = unmountPause, c.unmountForgotten
+	c.unmounts.pause = unmountPause
+	c.unmounts.do = c.unmountForgotten
 	return c
 }
 

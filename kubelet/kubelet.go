@@ -143,7 +143,8 @@ func (k *Kubelet) nodeLinks() nodestatus.Links {
 		},
 		PodCIDR: k.passPodCIDR, Devices: k.o.Allot.Amounts}
 	if k.o.Volumes.nodeVolumes != nil {
-		links.VolumesInUse, links.Seen = k.o.Volumes.VolumesInUse, k.o.Volumes.ObserveNode
+		links.VolumesInUse = k.o.Volumes.VolumesInUse
+		links.Seen = k.o.Volumes.ObserveNode
 	}
 	return links
 }
@@ -198,7 +199,8 @@ func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[pod.SourceAnnotation], out.Annotations[static.SeenAnnotation] = "api", born.Format(time.RFC3339Nano)
+	out.Annotations[pod.SourceAnnotation] = "api"
+	out.Annotations[static.SeenAnnotation] = born.Format(time.RFC3339Nano)
 	return &out
 }
 

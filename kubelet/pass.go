@@ -171,7 +171,8 @@ func (a *actor) job(ctx context.Context, action pod.Action) effect.Job {
 	j := effect.Job{Action: action, Pod: s.Pod(), Runtime: s.Runtime(), PodIP: a.podIP()}
 	switch action.Kind {
 	case pod.StartContainer:
-		j.User, j.ImageVolumes = s.Image(action.Name).User, effect.ImageVolumes(s)
+		j.User = s.Image(action.Name).User
+		j.ImageVolumes = effect.ImageVolumes(s)
 	case pod.StopContainer:
 		j.PreStop = a.preStopOf(ctx, action.ID, action.Name, action.Grace)
 	}

@@ -71,7 +71,8 @@ func (w *pressure) round(ctx context.Context) error {
 		return nil
 	}
 
-	seen, views := evict.Observed{Left: left}, w.present()
+	seen := evict.Observed{Left: left}
+	views := w.present()
 	seen.Pods = podsOf(views, nil)
 	for range roundSteps {
 		plan, after := w.state.Next(w.Desired, seen, time.Now())
@@ -131,7 +132,8 @@ func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observe
 			func(v pod.View) bool { return !slices.Contains(n.UsageOf, v.Pod.UID) })
 		usage, whole := w.Reader.LocalUsage(ctx, asked)
 		w.limitsAfter = nextLimits(began, time.Since(began), whole)
-		seen.Pods, seen.Measured = podsOf(views, usage), true
+		seen.Pods = podsOf(views, usage)
+		seen.Measured = true
 		return seen, nil
 	}
 
@@ -140,7 +142,8 @@ func (w *pressure) supply(ctx context.Context, n evict.Needs, seen evict.Observe
 		return seen, err
 	}
 	w.limitsAfter = nextLimits(began, time.Since(began), true)
-	seen.Pods, seen.Measured = podsOf(views, usage), true
+	seen.Pods = podsOf(views, usage)
+	seen.Measured = true
 	return seen, nil
 }
 

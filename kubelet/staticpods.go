@@ -83,8 +83,8 @@ func (s *staticPods) finished(uid types.UID, last *v1.PodStatus) {
 		s.restarted()
 		if last != nil {
 			again = again.DeepCopy()
-			again.Status.ContainerStatuses, again.Status.InitContainerStatuses = last.ContainerStatuses,
-				last.InitContainerStatuses
+			again.Status.ContainerStatuses = last.ContainerStatuses
+			again.Status.InitContainerStatuses = last.InitContainerStatuses
 		}
 		s.want(again)
 	}

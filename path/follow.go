@@ -57,7 +57,8 @@ func Follow(f *Facts, r Request) (Result, error) {
 	}
 	for _, b := range backends {
 		w := *first
-		w.hops, w.via = slices.Clone(first.hops), slices.Clone(first.via)
+		w.hops = slices.Clone(first.hops)
+		w.via = slices.Clone(first.via)
 		w.backend, w.number = b, b.Port()
 		w.finish(b.Addr())
 		out.Ways = append(out.Ways, w.way())

@@ -107,7 +107,8 @@ func (w *inOVN) noInterface(n *Node, port *LogicalPort) bool {
 		Should: "one, made when the pod was started",
 		Who:    "the CNI plugin ovn_cni on " + n.Name + " (ADD); delete the pod to have it made anew"}
 	if n.isOwn(port) {
-		wrong.Should, wrong.Who = "the node's own port", "porthole routes on "+n.Name
+		wrong.Should = "the node's own port"
+		wrong.Who = "porthole routes on " + n.Name
 	}
 	return w.wrong(n.Name, "interface", "none for "+port.Name, wrong)
 }
@@ -313,7 +314,8 @@ func (w *inOVN) nobody(n *Node, s *LogicalSwitch, addr netip.Addr) bool {
 		Should: "a pod with this address", Who: "whoever gave the address: the pod may have ended"}
 	if pod := w.facts.podAt(addr); pod != nil {
 		wrong.Found += ", which pod " + pod.Name + " has"
-		wrong.Should, wrong.Who = "the logical port "+portName(pod), ovnController
+		wrong.Should = "the logical port " + portName(pod)
+		wrong.Who = ovnController
 	}
 	return w.wrong(n.Name, "switch", "logical switch "+s.Name, wrong)
 }
@@ -345,18 +347,28 @@ func (r *LogicalRouter) route(from, to netip.Addr) (port string, hop netip.Addr,
 	for _, p := range r.Ports {
 		for _, network := range p.Networks {
 			if weight := network.Bits()*kinds + own; network.Masked().Contains(to) && weight > best {
-				best, port, hop, text = weight, p.Name, to, "network "+network.Masked().String()
+				best = weight
+				port = p.Name
+				hop = to
+				text = "network " + network.Masked().String()
 			}
 		}
 	}
+
 	for _, route := range r.Routes {
-		about, kind, words := to, byDestination, "route "
+		about := to
+		kind := byDestination
+		words := "route "
 		if route.BySource {
-			about, kind, words = from, bySource, "route of packets from "
+			about = from
+			kind = bySource
+			words = "route of packets from "
 		}
 		if weight := route.Prefix.Bits()*kinds + kind; route.Prefix.Contains(about) && weight > best {
-			best, port, hop, text = weight, cmp.Or(route.Port,
-				r.towards(route.NextHop)), route.NextHop, words+route.Prefix.String()+" via "+route.NextHop.String()
+			best = weight
+			port = cmp.Or(route.Port, r.towards(route.NextHop))
+			hop = route.NextHop
+			text = words + route.Prefix.String() + " via " + route.NextHop.String()
 		}
 	}
 	return port, hop, text

@@ -269,7 +269,8 @@ func within(addr netip.Addr, field, operator, constant string) truth {
 	}
 	prefix, err := netip.ParsePrefix(constant)
 	if single, e := netip.ParseAddr(constant); e == nil {
-		prefix, err = netip.PrefixFrom(single, single.BitLen()), nil
+		prefix = netip.PrefixFrom(single, single.BitLen())
+		err = nil
 	}
 	switch {
 	case err != nil:

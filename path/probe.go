@@ -61,7 +61,8 @@ func (r Result) Witness(p *Probe, to netip.Addr, receiver func(netip.Addr) strin
 	}
 
 	if last == nil {
-		p.Hop, p.Lost = 0, "it was seen nowhere: the sender's network did not take it"
+		p.Hop = 0
+		p.Lost = "it was seen nowhere: the sender's network did not take it"
 		return
 	}
 	direction := "in"

@@ -223,7 +223,8 @@ func chosen(all []Backend, wanted func(Backend) bool, strict bool) []netip.AddrP
 // near returns which backends the topology hints allow for a node. They count if every ready backend has them and one
 // names the node, or else its zone.
 func near(all []Backend, node *ClusterNode) func(Backend) bool {
-	byNode, byZone := func(b Backend) []string { return b.ForNodes }, func(b Backend) []string { return b.ForZones }
+	byNode := func(b Backend) []string { return b.ForNodes }
+	byZone := func(b Backend) []string { return b.ForZones }
 	hinted := func(place string, hints func(Backend) []string) bool {
 		found := false
 		for _, b := range all {

@@ -164,8 +164,10 @@ func startEtcd(cfg *config) error {
 	c.LogLevel = "warn"
 	// zero, the default here, warns of each request
 	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
-	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	c.ListenClientUrls = []url.URL{*client}
+	c.AdvertiseClientUrls = []url.URL{*client}
+	c.ListenPeerUrls = []url.URL{*peer}
+	c.AdvertisePeerUrls = []url.URL{*peer}
 	c.InitialCluster = c.Name + "=" + cfg.Etcd.PeerURL
 	c.TickMs, c.ElectionMs = 50, 250 // one member elects itself after one election time-out
 	etcd, err := embed.StartEtcd(c)
@@ -220,8 +222,9 @@ func runControllers(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	known, off, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(),
-		controllers.ControllerAliases()
+	known := controllers.KnownControllers()
+	off := controllers.ControllersDisabledByDefault()
+	aliases := controllers.ControllerAliases()
 	sets := s.Flags(known, off, aliases)
 	s.ParsedFlags = &sets
 	if err := parse("kube-controller-manager", sets, args); err != nil {

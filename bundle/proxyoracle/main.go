@@ -28,7 +28,8 @@ type input struct {
 func main() {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriter(os.Stdout)
-	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)
+	decoder := json.NewDecoder(in)
+	encoder := json.NewEncoder(out)
 	for decoder.More() {
 		var c input
 		if err := decoder.Decode(&c); err != nil {

@@ -196,7 +196,9 @@ func (p *hnsProbe) reach(ctx context.Context) {
 		{"reach.plain", balancer{}}, {"reach.dsr", balancer{dsr: true}},
 		{"reach.local-routed", balancer{flags: hns.PortLocalRouted}},
 	} {
-		try.endpoint, try.vip, try.port = p.host, firstVIP, firstPort
+		try.endpoint = p.host
+		try.vip = firstVIP
+		try.port = firstPort
 		doc, err := p.create(ctx, "LoadBalancer", "", try.document())
 		if err != nil {
 			p.value(try.line, code(err))

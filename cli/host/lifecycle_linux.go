@@ -398,7 +398,11 @@ func printHosts(out io.Writer, list []listed) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tOS\tBUILD\tADDRESS\tNETNS\tOF\tPROCESSES")
 	for _, h := range list {
-		build, address, of, running := "-", "-", "cluster", 0
+		build := "-"
+		address := "-"
+		of := "cluster"
+		running := 0
+
 		if h.Build > 0 {
 			build = strconv.Itoa(h.Build)
 		}

@@ -106,7 +106,8 @@ func reboot(ctx context.Context, s host.Store, h host.Host, o host.RebootOptions
 	}
 	dir, node := runDir(h), ""
 	if !h.Standalone {
-		dir, node = cluster.Layout{Dir: s.Dir}.RunDir(), h.Name
+		dir = cluster.Layout{Dir: s.Dir}.RunDir()
+		node = h.Name
 	}
 	release, err := supervise.Hold(ctx, dir, node)
 	if err != nil {

@@ -67,7 +67,8 @@ func restart(dir string) error {
 	if err != nil {
 		return err
 	}
-	state, name := filepath.Dir(filepath.Dir(dir)), filepath.Base(dir) // Store.Folder of emulator/host
+	state := filepath.Dir(filepath.Dir(dir))
+	name := filepath.Base(dir) // Store.Folder of emulator/host
 	cmd := exec.Command(filepath.Join(filepath.Dir(self), "porthole"), "host", "reboot", name, "--dir", state)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the supervisor ends this process with its group

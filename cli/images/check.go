@@ -106,7 +106,8 @@ func (f *checkFlags) run(ctx context.Context, names []string) ([]result, error) 
 		return nil, err
 	}
 
-	out, errs := make([]result, len(names)), make([]error, len(names))
+	out := make([]result, len(names))
+	errs := make([]error, len(names))
 	slots := make(chan struct{}, lookups)
 	var tasks sync.WaitGroup
 	for i, name := range names {
@@ -218,7 +219,9 @@ func (r result) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  NODE\tBUILD\tANSWER\tVARIANT\tRULE")
 	for _, h := range r.Hosts {
-		node, variant, rule := h.Node, "-", "the registry does not give enough to decide; the runtime will"
+		node := h.Node
+		variant := "-"
+		rule := "the registry does not give enough to decide; the runtime will"
 		if node == "" {
 			node = "-"
 		}

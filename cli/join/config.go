@@ -157,8 +157,9 @@ func strict(doc string, into any) error {
 	problem := "there is no field " + name
 	switch {
 	case errors.As(err, &wrong):
-		problem, name = fmt.Sprintf("%s cannot be a %s", wrong.Field,
-			wrong.Value), wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
+		problem = fmt.Sprintf("%s cannot be a %s", wrong.Field,
+			wrong.Value)
+		name = wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 	case !unknown:
 		return err
 	default:
@@ -245,7 +246,9 @@ func (f *flags) kubeadm(doc string) error {
 	d := c.Discovery
 	set(&f.tlsToken, d.TLSBootstrapToken)
 	if b := d.BootstrapToken; b != nil {
-		f.token, f.hashes, f.SkipCA = b.Token, b.CACertHashes, b.UnsafeSkipCAVerification
+		f.token = b.Token
+		f.hashes = b.CACertHashes
+		f.SkipCA = b.UnsafeSkipCAVerification
 		f.Endpoint = b.APIServerEndpoint
 	}
 	if d.File != nil {
@@ -306,7 +309,10 @@ func (f *flags) own(doc string) error {
 	if c.Network.Mode != "" {
 		f.Network = c.Network.Mode
 	}
-	f.NIC, f.PodCIDR, f.ServiceCIDR = c.Network.NIC, c.Network.PodSubnet, c.Network.ServiceSubnet
+	f.NIC = c.Network.NIC
+	f.PodCIDR = c.Network.PodSubnet
+	f.ServiceCIDR = c.Network.ServiceSubnet
+
 	if !slices.Contains(containerdModes, c.Containerd.Mode) {
 		return fmt.Errorf("containerd.mode: %q is none of auto, existing: containerd must be installed before",
 			c.Containerd.Mode)
@@ -316,8 +322,10 @@ func (f *flags) own(doc string) error {
 			return fmt.Errorf("firewall.extraPorts: %d is no TCP port, 1 to 65535", port)
 		}
 	}
-	f.NoFirewall, f.FirewallPorts = c.Firewall.Manage != nil && !*c.Firewall.Manage, c.Firewall.ExtraPorts
-	f.RoutesArgs, f.BGPConfig = c.Network.RoutesExtraArgs, c.Network.BGPConfig
+	f.NoFirewall = c.Firewall.Manage != nil && !*c.Firewall.Manage
+	f.FirewallPorts = c.Firewall.ExtraPorts
+	f.RoutesArgs = c.Network.RoutesExtraArgs
+	f.BGPConfig = c.Network.BGPConfig
 	f.Environment = c.Services.Environment
 	return nil
 }

@@ -79,7 +79,8 @@ func Command() *cobra.Command {
 			if err := logging.Set(int(o.verbosity), ""); err != nil {
 				return err
 			}
-			o.WithoutEffect, o.Flags = withoutEffect(c.Flags()), flagValues(c.Flags())
+			o.WithoutEffect = withoutEffect(c.Flags())
+			o.Flags = flagValues(c.Flags())
 			return kept(c.Context(), o.Options)
 		}}
 

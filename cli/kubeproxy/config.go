@@ -125,7 +125,8 @@ func (s *settings) environment(getenv func(string) string) {
 // differs: upstream allows 5 requests per second, which makes the start of a cluster slow.
 func (s *settings) defaults() {
 	c := &s.Config
-	c.Kind, c.APIVersion = "KubeProxyConfiguration", config.SchemeGroupVersion.String()
+	c.Kind = "KubeProxyConfiguration"
+	c.APIVersion = config.SchemeGroupVersion.String()
 	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
 	all, local := "0.0.0.0", "127.0.0.1"
 	if a, err := netip.ParseAddr(c.BindAddress); err == nil && a.Is6() {
@@ -140,7 +141,8 @@ func (s *settings) defaults() {
 		return strconv.Itoa(int(*given))
 	}
 
-	healthz, metrics := port(s.healthzPort, healthzPort, &s.noHealthz), port(s.metricsPort, metricsPort, &s.noMetrics)
+	healthz := port(s.healthzPort, healthzPort, &s.noHealthz)
+	metrics := port(s.metricsPort, metricsPort, &s.noMetrics)
 	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, all), healthz)
 	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, local), metrics)
 	c.Mode = config.ProxyMode(cmp.Or(string(c.Mode), node.Kernelspace))
@@ -155,7 +157,8 @@ func (s *settings) defaults() {
 	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
 	c.ConfigSyncPeriod.Duration = cmp.Or(c.ConfigSyncPeriod.Duration, 15*time.Minute)
 	c.Winkernel.RootHnsEndpointName = cmp.Or(c.Winkernel.RootHnsEndpointName, "cbr0")
-	s.Mode, s.Kubeconfig = string(c.Mode), c.ClientConnection.Kubeconfig
+	s.Mode = string(c.Mode)
+	s.Kubeconfig = c.ClientConnection.Kubeconfig
 }
 
 // withPort adds the port to an address that has none.

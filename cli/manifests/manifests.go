@@ -171,7 +171,8 @@ func (o *options) readRanges(ctx context.Context, cluster *kube.Cluster) error {
 		return fmt.Errorf("ClusterConfiguration in ConfigMap kube-system/kubeadm-config: %w", err)
 	}
 	if c.Networking.PodSubnet != "" && c.Networking.ServiceSubnet != "" {
-		o.Pods, o.Services = c.Networking.PodSubnet, c.Networking.ServiceSubnet
+		o.Pods = c.Networking.PodSubnet
+		o.Services = c.Networking.ServiceSubnet
 	}
 	return nil
 }

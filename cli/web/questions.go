@@ -120,7 +120,9 @@ func (q *questions) onNode(ctx context.Context, n model.NodeRef, service string)
 // path follows a packet. A request that is posted sends one, too.
 func (q *questions) path(ctx context.Context, r *http.Request) (any, error) {
 	v := r.URL.Query()
-	from, to, protocol := v.Get("from"), v.Get("to"), v.Get("protocol")
+	from := v.Get("from")
+	to := v.Get("to")
+	protocol := v.Get("protocol")
 	if from == "" || to == "" {
 		return nil, &serve.Misuse{Text: "both ends are needed: a pod, a node, a service or an address"}
 	}

@@ -42,7 +42,9 @@ func (q *questions) whole(ctx context.Context, args ...string) (any, error) {
 
 	cmd := exec.CommandContext(ctx, path, args...)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
+	cmd.WaitDelay = time.Second
 	err = cmd.Run()
 	return answered(out.Bytes(), errs.String(), err)
 }

@@ -154,7 +154,8 @@ func (p *Plugin) attachNew(ctx context.Context, c Call, network hns.Network, at 
 	if err != nil {
 		return nil, release(err)
 	}
-	wanted.Name, wanted.Network = endpointName(c.Container, c.Config.Name), network.ID
+	wanted.Name = endpointName(c.Container, c.Config.Name)
+	wanted.Network = network.ID
 	made, err := p.create(ctx, wanted)
 	if err != nil {
 		// Only if HNS surely has no endpoint may the address go to another pod. DEL comes after a failed ADD.

@@ -42,7 +42,9 @@ func AdditionalRoutes(c *contract.Config) ([]hns.Route, error) {
 func DNS(c *contract.Config) hns.DNS {
 	d := hns.DNS{Domain: c.DNS.Domain, Search: c.DNS.Search, Servers: c.DNS.Nameservers, Options: c.DNS.Options}
 	if r := c.RuntimeConfig.DNS; len(r.Servers) > 0 || len(r.Searches) > 0 {
-		d.Servers, d.Search, d.Options = r.Servers, r.Searches, r.Options
+		d.Servers = r.Servers
+		d.Search = r.Searches
+		d.Options = r.Options
 	}
 	return d
 }

@@ -26,7 +26,9 @@ func (c *Counter) Add(program, function string, failed bool, took time.Duration)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c.Calls == nil {
-		c.c.Calls, c.c.Errors, c.c.Programs = map[string]int{}, map[string]int{}, map[string]map[string]int{}
+		c.c.Calls = map[string]int{}
+		c.c.Errors = map[string]int{}
+		c.c.Programs = map[string]map[string]int{}
 	}
 	c.c.Calls[function]++
 	if failed {

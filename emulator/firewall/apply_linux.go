@@ -23,7 +23,9 @@ func Remove(ctx context.Context, netns string) error {
 func nft(ctx context.Context, netns, script string) error {
 	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &out
+	cmd.Stdin = strings.NewReader(script)
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	if err := platform.StartInNetns(netns, cmd); err != nil {
 		return fmt.Errorf("applying the host's firewall: %w", err)
 	}

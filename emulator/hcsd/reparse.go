@@ -53,7 +53,8 @@ func substituteName(b []byte) (target string, relative bool, err error) {
 		return "", false, broken
 	}
 	tag := binary.LittleEndian.Uint32(b)
-	offset, size := int(binary.LittleEndian.Uint16(b[8:])), int(binary.LittleEndian.Uint16(b[10:]))
+	offset := int(binary.LittleEndian.Uint16(b[8:]))
+	size := int(binary.LittleEndian.Uint16(b[10:]))
 	names := b[16:]
 	switch tag {
 	case mountPointTag:

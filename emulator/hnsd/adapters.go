@@ -70,8 +70,9 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 
 	virtual := 0
 	add := func(a Adapter, id string) {
-		a.Description, a.Index, a.GUID = numbered(virtualDescription, " #", virtual), virtualIndex(list,
-			id), adapterGUID("virtual", id)
+		a.Description = numbered(virtualDescription, " #", virtual)
+		a.Index = virtualIndex(list, id)
+		a.GUID = adapterGUID("virtual", id)
 		list = append(list, a)
 		virtual++
 	}

@@ -174,7 +174,8 @@ func assignMAC(n *State, network, d Doc) error {
 		return nil
 	}
 	for _, r := range network.doc("MacPool").docs("Ranges") {
-		first, last := macNumber(r.str("StartMacAddress")), macNumber(r.str("EndMacAddress"))
+		first := macNumber(r.str("StartMacAddress"))
+		last := macNumber(r.str("EndMacAddress"))
 		for v := first + 1; v <= last; v++ {
 			if mac := macText(v); !n.anyHaving(macOf, mac, "") {
 				d.set("MacAddress", mac)

@@ -249,6 +249,8 @@ func (s *State) Replay(c Change) (*State, error) {
 	}
 
 	n.touched = nil
-	n.seq, n.compartment, n.accelnet = c.Counters.Seq, c.Counters.Compartment, c.Counters.Accelnet
+	n.seq = c.Counters.Seq
+	n.compartment = c.Counters.Compartment
+	n.accelnet = c.Counters.Accelnet
 	return n, nil
 }

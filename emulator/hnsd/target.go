@@ -55,7 +55,8 @@ func (s *State) TargetV1(c V1) Target {
 		if o, ok := s.Get(LoadBalancer, id); ok && len(backends) == 0 {
 			backends = o.backends()
 		}
-		t.Backends, t.Network = len(backends), s.networkOfFirst(backends)
+		t.Backends = len(backends)
+		t.Network = s.networkOfFirst(backends)
 	}
 	return t
 }

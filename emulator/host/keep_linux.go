@@ -50,7 +50,10 @@ func Run(h Host, o RunOptions, name string, args ...string) (code int, err error
 	}
 	mark := runMark + rand.Text()
 	cmd.Env, cmd.Show = append(append(cmd.Env, o.Env...), mark), append(cmd.Show, o.Show...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = os.Stdin, os.Stdout, os.Stderr, 0
+	cmd.Stdin = os.Stdin
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
+	cmd.WaitDelay = 0
 	if o.Out != nil {
 		cmd.Stdout = o.Out
 	}

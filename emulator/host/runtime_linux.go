@@ -202,7 +202,9 @@ func (h Host) output(ctx context.Context, name string, args ...string) (string, 
 		return "", err
 	}
 	var out strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &out
+	cmd.WaitDelay = time.Second
 	err = cmd.Run(ctx)
 	return strings.TrimSpace(out.String()), err
 }

@@ -34,7 +34,8 @@ func dialPipe(ctx context.Context, h Host, pipe string) (net.Conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	ours, its := os.NewFile(uintptr(pair[0]), pipe), os.NewFile(uintptr(pair[1]), pipe)
+	ours := os.NewFile(uintptr(pair[0]), pipe)
+	its := os.NewFile(uintptr(pair[1]), pipe)
 	defer ours.Close() // the connection is another one of it
 	defer its.Close()
 

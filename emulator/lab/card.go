@@ -139,7 +139,9 @@ func sum(text string) string {
 }
 
 func (l Lab) ensureCard(host string, i int, c Card) error {
-	link, inner, bridge := cardLink(host, i), fmt.Sprintf("eth%d", i+1), "sw"+sum(c.Address.Masked().String())
+	link := cardLink(host, i)
+	inner := fmt.Sprintf("eth%d", i+1)
+	bridge := "sw" + sum(c.Address.Masked().String())
 	err := platform.InNetns(platform.NetnsPath(l.RouterNetns()), func() error {
 		if err := platform.CreateBridge(bridge); err != nil {
 			return err

@@ -36,7 +36,8 @@ func links() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	one, two := filepath.Join(dir, "to-file"), filepath.Join(dir, "to-folder")
+	one := filepath.Join(dir, "to-file")
+	two := filepath.Join(dir, "to-folder")
 
 	var errs []error
 	for link, want := range map[string]string{one: `folder\inner`, two: filepath.Join(dir, "folder")} {

@@ -150,7 +150,8 @@ func rename() error {
 	if err != nil {
 		return err
 	}
-	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	from := filepath.Join(dir, "from")
+	to := filepath.Join(dir, "to")
 	for _, name := range []string{from, to} {
 		if err := os.WriteFile(name, []byte(filepath.Base(name)), 0o644); err != nil {
 			return err

@@ -22,7 +22,8 @@ func mountPoint() error {
 	if err != nil {
 		return err
 	}
-	point, full := filepath.Join(dir, "point"), filepath.Join(dir, "full")
+	point := filepath.Join(dir, "point")
+	full := filepath.Join(dir, "full")
 	err = errors.Join(os.MkdirAll(layerFolder, 0o755),
 		os.WriteFile(filepath.Join(layerFolder, "in the layer"), []byte("content"), 0o644),
 		os.Mkdir(point, 0o755), os.MkdirAll(filepath.Join(full, "inner"), 0o755))

@@ -82,7 +82,8 @@ func (q query) run(ctx context.Context, out, errs io.Writer) bool {
 		if q.server != "" {
 			host, port := q.server, "53"
 			if a, err := netip.ParseAddrPort(q.server); err == nil { // the port is ours: tests have no other
-				host, port = a.Addr().String(), fmt.Sprint(a.Port())
+				host = a.Addr().String()
+				port = fmt.Sprint(a.Port())
 			}
 			address = net.JoinHostPort(host, port)
 		}

@@ -30,7 +30,8 @@ func (m *Manager) Start(name string, args []string) Code {
 		return code
 	}
 	m.set(s, Status{State: StartPending, Hint: 2000})
-	display, dependencies := s.DisplayName, slices.Clone(s.Dependencies)
+	display := s.DisplayName
+	dependencies := slices.Clone(s.Dependencies)
 	m.mu.Unlock()
 
 	for _, d := range dependencies {
@@ -306,7 +307,8 @@ func (d *dispatcher) send(control uint32) Code {
 // Boot starts the services that start by themselves, in their order; the delayed ones later, on a goroutine of its own.
 func (m *Manager) Boot() {
 	m.mu.Lock()
-	now, later := bootOrder(m.configs(), false), bootOrder(m.configs(), true)
+	now := bootOrder(m.configs(), false)
+	later := bootOrder(m.configs(), true)
 	m.mu.Unlock()
 	for _, name := range now {
 		_ = m.Start(name, nil) // the log has what goes wrong

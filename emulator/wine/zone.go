@@ -112,7 +112,8 @@ func (m image) at(address uint32) []byte {
 		if address < s.VirtualAddress || address-s.VirtualAddress >= s.Size {
 			continue
 		}
-		begin, end := uint64(s.Offset)+uint64(address-s.VirtualAddress), uint64(s.Offset)+uint64(s.Size)
+		begin := uint64(s.Offset) + uint64(address-s.VirtualAddress)
+		end := uint64(s.Offset) + uint64(s.Size)
 		if end > uint64(len(m.data)) {
 			return nil
 		}
@@ -148,7 +149,9 @@ func (m image) export(name string) (address uint32, ok bool) {
 		address, _ := number(dir, place) // nothing lies at 0
 		return m.at(address)
 	}
-	functions, names, numbers := table(exportFunctions), table(exportNames), table(exportNumbers)
+	functions := table(exportFunctions)
+	names := table(exportNames)
+	numbers := table(exportNumbers)
 	count, _ := number(dir, exportCount)
 
 	for i := range count {

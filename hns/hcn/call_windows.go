@@ -114,7 +114,8 @@ func classify(doing string, err error) error {
 		e.Class, e.Code = known.Class, known.Code
 		return e
 	case errors.As(err, &code):
-		e.Code, e.Class = code.code, hns.ClassOfCode(code.code)
+		e.Code = code.code
+		e.Class = hns.ClassOfCode(code.code)
 		return e
 	case errors.As(err, &network), errors.As(err, &namespace):
 		e.Class = hns.Absent

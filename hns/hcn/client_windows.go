@@ -307,7 +307,8 @@ func (c *Client) CreateLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (h
 // unchanged: see hns.Version.CanModifyLoadBalancer.
 func (c *Client) ModifyLoadBalancer(ctx context.Context, lb hns.LoadBalancer) (hns.LoadBalancer, error) {
 	return call(ctx, c, "modify load balancer", string(lb.ID), func() (hns.LoadBalancer, error) {
-		settings, doc := c.written.balancerDoc(lb), balancerDoc{ID: string(lb.ID)}
+		settings := c.written.balancerDoc(lb)
+		doc := balancerDoc{ID: string(lb.ID)}
 		settings.ID = ""
 		err := balancers.modified(string(lb.ID), settings, &doc)
 		return loadBalancerFrom(doc), err

@@ -196,7 +196,8 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 		if e.ID == "" {
 			e.ID = hns.EndpointID(f.newID())
 		}
-		e.Policies, e.State = kept(e.Policies, f.Drop), f.NewState
+		e.Policies = kept(e.Policies, f.Drop)
+		e.State = f.NewState
 		f.endpoints = append(f.endpoints, e)
 		return e, nil
 	})

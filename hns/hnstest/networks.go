@@ -51,7 +51,8 @@ func (f *Fake) CreateNetwork(ctx context.Context, network hns.Network) (hns.Netw
 		}
 		if network.Type == hns.Overlay && !f.LateProvider {
 			f.next++
-			network.Management, network.RouterMAC = f.Provider, fmt.Sprintf("00-15-5D-00-00-%02X", f.next)
+			network.Management = f.Provider
+			network.RouterMAC = fmt.Sprintf("00-15-5D-00-00-%02X", f.next)
 		}
 		f.networks = append(f.networks, network)
 		return network, nil

@@ -64,7 +64,8 @@ func (f Overlay) Provide(name string, provider netip.Addr, mac string) {
 	defer f.mu.Unlock()
 	for i := range f.networks {
 		if f.networks[i].Name == name {
-			f.networks[i].Management, f.networks[i].RouterMAC = provider, mac
+			f.networks[i].Management = provider
+			f.networks[i].RouterMAC = mac
 		}
 	}
 }

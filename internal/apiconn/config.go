@@ -27,7 +27,9 @@ func (o Options) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", o, err)
 	}
-	cfg.UserAgent, cfg.QPS, cfg.Burst = o.UserAgent, o.QPS, o.Burst
+	cfg.UserAgent = o.UserAgent
+	cfg.QPS = o.QPS
+	cfg.Burst = o.Burst
 	return cfg, nil
 }
 

@@ -94,7 +94,9 @@ func (r *remover) in(parent int, name, shown string) error {
 	if r.limit == 0 {
 		r.limit = removeLimit
 	}
-	r.until, r.shown, r.top = time.Now().Add(r.limit), shown, -1
+	r.until = time.Now().Add(r.limit)
+	r.shown = shown
+	r.top = -1
 	r.remove(parent, name)
 	if r.more > 0 {
 		r.failed = append(r.failed, fmt.Errorf("and %d more failures below %s", r.more, shown))

@@ -146,7 +146,9 @@ func (r rules) get(name string) (Rule, error) {
 	defer o.release()
 
 	out, read := Rule{Name: name}, reader{object: o}
-	out.Program, out.Ports, out.Group = read.text(ruleProgram), every(read.text(rulePorts)), read.text(ruleGroup)
+	out.Program = read.text(ruleProgram)
+	out.Ports = every(read.text(rulePorts))
+	out.Group = read.text(ruleGroup)
 	out.Protocol = read.number(ruleProtocol)
 	whole := read.number(ruleDirection) == directionIn && read.number(ruleAction) == actionAllow &&
 		uint16(read.number(ruleEnabled)) == variantTrue &&

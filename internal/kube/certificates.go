@@ -80,7 +80,9 @@ func (c Credentials) Connect(ctx context.Context) (*rest.Config, error) {
 	}
 
 	cfg := rest.AnonymousClientConfig(user)
-	cfg.UserAgent, cfg.QPS, cfg.Burst = c.UserAgent, c.QPS, c.Burst
+	cfg.UserAgent = c.UserAgent
+	cfg.QPS = c.QPS
+	cfg.Burst = c.Burst
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	if err := useManager(cfg, m, dialer); err != nil {
 		return nil, err
@@ -112,7 +114,8 @@ func (c Credentials) load() (asker, user *rest.Config, err error) {
 		return nil, nil, err
 	}
 	user = rest.AnonymousClientConfig(asker)
-	user.CertFile, user.KeyFile = store.CurrentPath(), store.CurrentPath()
+	user.CertFile = store.CurrentPath()
+	user.KeyFile = store.CurrentPath()
 	if err := writeKubeconfig(c.Kubeconfig, user); err != nil {
 		return nil, nil, err
 	}

@@ -52,8 +52,10 @@ func NewKubelet(cfg *rest.Config, node string, eventRate Rate) (*Kubelet, error)
 	if err != nil {
 		return nil, err
 	}
-	evCfg, leaseCfg := rest.CopyConfig(cfg), rest.CopyConfig(cfg)
-	evCfg.QPS, evCfg.Burst = float32(eventRate.QPS), int(eventRate.Burst)
+	evCfg := rest.CopyConfig(cfg)
+	leaseCfg := rest.CopyConfig(cfg)
+	evCfg.QPS = float32(eventRate.QPS)
+	evCfg.Burst = int(eventRate.Burst)
 	if eventRate.QPS == 0 {
 		evCfg.QPS = -1 // client-go takes 0 for its own default
 	}

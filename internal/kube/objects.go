@@ -80,8 +80,10 @@ func (c *Cluster) EndpointSlices(ctx context.Context, namespace string) ([]disco
 // the kind.
 func (c *Cluster) Custom(ctx context.Context, group, version, resource string) ([]json.RawMessage, error) {
 	cfg := rest.CopyConfig(c.config)
-	cfg.APIPath, cfg.GroupVersion = "/apis", &metav1.SchemeGroupVersion
-	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "application/json" // such kinds have no protobuf
+	cfg.APIPath = "/apis"
+	cfg.GroupVersion = &metav1.SchemeGroupVersion
+	cfg.ContentType = "application/json"
+	cfg.AcceptContentTypes = "application/json" // such kinds have no protobuf
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {

@@ -33,7 +33,8 @@ type Everything struct {
 // block. component is the source of its events.
 func NewEverything(ctx context.Context, client kubernetes.Interface, component string, changed func()) (*Everything,
 	error) {
-	core, discovery := client.CoreV1().RESTClient(), client.DiscoveryV1().RESTClient()
+	core := client.CoreV1().RESTClient()
+	discovery := client.DiscoveryV1().RESTClient()
 	e := &Everything{
 		client: client,
 		nodes:  informer(core, "nodes", &corev1.Node{}), pods: informer(core, "pods", &corev1.Pod{}),

@@ -32,7 +32,8 @@ func (k *Kubelet) CSIDriver(ctx context.Context, name string) (*storagev1.CSIDri
 		lw := cache.NewListWatchFromClient(k.client.StorageV1().RESTClient(), "csidrivers", metav1.NamespaceAll,
 			fields.Everything())
 		informer := cache.NewSharedInformer(lw, &storagev1.CSIDriver{}, 0)
-		k.drivers.store, k.drivers.synced = informer.GetStore(), informer.HasSynced
+		k.drivers.store = informer.GetStore()
+		k.drivers.synced = informer.HasSynced
 		go informer.Run(k.closed)
 	})
 

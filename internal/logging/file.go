@@ -144,7 +144,9 @@ func (f *File) open() error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	f.file, f.size, f.limit = file, st.Size(), f.options.MaxSize
+	f.file = file
+	f.size = st.Size()
+	f.limit = f.options.MaxSize
 	return nil
 }
 

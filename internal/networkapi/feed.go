@@ -206,7 +206,11 @@ func (n *nodeLabels) set(node *corev1.Node) bool {
 }
 
 func trimMeta(m *metav1.ObjectMeta) {
-	m.ManagedFields, m.OwnerReferences, m.Finalizers, m.GenerateName, m.UID = nil, nil, nil, "", ""
+	m.ManagedFields = nil
+	m.OwnerReferences = nil
+	m.Finalizers = nil
+	m.GenerateName = ""
+	m.UID = ""
 }
 
 func trimService(s *corev1.Service) {
@@ -217,7 +221,9 @@ func trimService(s *corev1.Service) {
 
 func trimToLabels(n *corev1.Node) {
 	trimMeta(&n.ObjectMeta)
-	n.Annotations, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+	n.Annotations = nil
+	n.Spec = corev1.NodeSpec{}
+	n.Status = corev1.NodeStatus{}
 }
 
 // newSliceTrimmer returns a function that drops fields which no proxy reads. It shares node names and conditions,
@@ -239,7 +245,10 @@ func newSliceTrimmer() func(*discoveryv1.EndpointSlice) {
 		trimMeta(&s.ObjectMeta)
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
-			e.TargetRef, e.Hostname, e.DeprecatedTopology, e.Zone = nil, nil, nil, nil
+			e.TargetRef = nil
+			e.Hostname = nil
+			e.DeprecatedTopology = nil
+			e.Zone = nil
 			e.Conditions.Ready, e.Conditions.Serving, e.Conditions.Terminating =
 				share(e.Conditions.Ready), share(e.Conditions.Serving), share(e.Conditions.Terminating)
 			if e.NodeName == nil {

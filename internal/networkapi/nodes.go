@@ -242,7 +242,8 @@ func (s nodeStore[T]) Delete(obj any) error {
 
 func (n *Nodes[T]) remove(name string) {
 	if i, known := n.find(name); known {
-		n.kept, n.list = slices.Delete(n.kept, i, i+1), nil
+		n.kept = slices.Delete(n.kept, i, i+1)
+		n.list = nil
 	}
 	if name == n.o.Own {
 		n.own = nil
@@ -251,7 +252,8 @@ func (n *Nodes[T]) remove(name string) {
 
 // Replace takes in all nodes.
 func (s nodeStore[T]) Replace(list []any, _ string) error {
-	all, own := make([]entry[T], 0, len(list)), (*corev1.Node)(nil)
+	all := make([]entry[T], 0, len(list))
+	own := (*corev1.Node)(nil)
 	for _, obj := range list {
 		t, err := s.of(obj)
 		if err != nil {
@@ -265,7 +267,10 @@ func (s nodeStore[T]) Replace(list []any, _ string) error {
 	slices.SortFunc(all, func(a, b entry[T]) int { return strings.Compare(a.name, b.name) })
 
 	s.n.mu.Lock()
-	s.n.kept, s.n.list, s.n.own, s.n.synced = all, nil, own, true
+	s.n.kept = all
+	s.n.list = nil
+	s.n.own = own
+	s.n.synced = true
 	s.n.mu.Unlock()
 	s.n.o.Changed(nil)
 	return nil

@@ -123,7 +123,8 @@ func (s podStore) Update(obj any) error {
 	if !ok {
 		return fmt.Errorf("%T is no pod", obj)
 	}
-	name, kept := pod.Namespace+"/"+pod.Name, trimPod(pod)
+	name := pod.Namespace + "/" + pod.Name
+	kept := trimPod(pod)
 	s.change(func() bool {
 		before := s.p.pods[name]
 		s.p.pods[name] = kept

@@ -106,7 +106,8 @@ func ParseAnnotation(text string) (a Address, subnet netip.Prefix, gateway netip
 		return a, subnet, gateway, fmt.Errorf("annotation %s: ip_address %q is not of IPv4", Annotation, v.IP)
 	}
 
-	a, subnet = Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}, prefix.Masked()
+	a = Address{prefix.Addr(), strings.ToLower(strings.ReplaceAll(v.MAC, "-", ":"))}
+	subnet = prefix.Masked()
 	switch {
 	case a.MAC != MACOf(a.IP):
 		return Address{}, netip.Prefix{}, gateway,

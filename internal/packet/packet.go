@@ -73,7 +73,8 @@ func Decode(frame []byte) (p Packet, ok bool) {
 	if len(frame) < 14 {
 		return p, false
 	}
-	p.DstMAC, p.SrcMAC = net.HardwareAddr(frame[:6]), net.HardwareAddr(frame[6:12])
+	p.DstMAC = net.HardwareAddr(frame[:6])
+	p.SrcMAC = net.HardwareAddr(frame[6:12])
 	switch data := frame[14:]; binary.BigEndian.Uint16(frame[12:]) {
 	case 0x0800:
 		return p, p.ipv4(data)
@@ -90,7 +91,9 @@ func (p *Packet) ipv4(data []byte) bool {
 	}
 	p.Src, _ = netip.AddrFromSlice(data[12:16])
 	p.Dst, _ = netip.AddrFromSlice(data[16:20])
-	p.Length, p.TTL, p.Protocol = int(binary.BigEndian.Uint16(data[2:])), data[8], data[9]
+	p.Length = int(binary.BigEndian.Uint16(data[2:]))
+	p.TTL = data[8]
+	p.Protocol = data[9]
 	if binary.BigEndian.Uint16(data[6:])&0x1fff == 0 { // the offset of the fragment
 		p.transport(data[int(data[0]&15)*4:])
 	}
@@ -104,7 +107,9 @@ func (p *Packet) ipv6(data []byte) bool {
 	}
 	p.Src, _ = netip.AddrFromSlice(data[8:24])
 	p.Dst, _ = netip.AddrFromSlice(data[24:40])
-	p.Length, p.TTL, p.Protocol = 40+int(binary.BigEndian.Uint16(data[4:])), data[7], data[6]
+	p.Length = 40 + int(binary.BigEndian.Uint16(data[4:]))
+	p.TTL = data[7]
+	p.Protocol = data[6]
 	p.transport(data[40:])
 	return true
 }
@@ -115,12 +120,15 @@ func (p *Packet) transport(data []byte) {
 	case p.Protocol == ICMPv4, p.Protocol == ICMPv6:
 		p.ICMP, p.Code = data[0], data[1]
 	case p.Protocol == TCP, p.Protocol == UDP:
-		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(data), binary.BigEndian.Uint16(data[2:])
+		p.SrcPort = binary.BigEndian.Uint16(data)
+		p.DstPort = binary.BigEndian.Uint16(data[2:])
 		if p.Protocol == UDP && tunnels[p.DstPort] != "" {
 			p.tunnel(tunnels[p.DstPort], data[8:])
 		}
 		if p.Protocol == TCP && len(data) >= 20 {
-			p.Seq, p.Ack, p.Flags = binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:]), data[13]
+			p.Seq = binary.BigEndian.Uint32(data[4:])
+			p.Ack = binary.BigEndian.Uint32(data[8:])
+			p.Flags = data[13]
 		}
 	}
 }
@@ -138,6 +146,8 @@ func (p *Packet) tunnel(kind string, data []byte) {
 		return
 	}
 	if inner, ok := Decode(data[header:]); ok {
-		p.Encap, p.VNI, p.Inner = kind, binary.BigEndian.Uint32(data[4:])>>8, &inner
+		p.Encap = kind
+		p.VNI = binary.BigEndian.Uint32(data[4:]) >> 8
+		p.Inner = &inner
 	}
 }

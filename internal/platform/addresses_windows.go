@@ -68,7 +68,8 @@ func (Addresses) Add(iface string, addr netip.Addr) error {
 	row.Init()
 	row.InterfaceLUID = id
 	row.DadState = winipcfg.DadStatePreferred // usable at once, without duplicate address detection
-	row.ValidLifetime, row.PreferredLifetime = 0xffffffff, 0xffffffff
+	row.ValidLifetime = 0xffffffff
+	row.PreferredLifetime = 0xffffffff
 	row.OnLinkPrefixLength = uint8(addr.BitLen())
 	row.SkipAsSource = true
 	if err := row.Address.SetAddr(addr); err != nil {

@@ -44,7 +44,8 @@ func Hold(dir string) (err error) {
 		what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
 	}
 	if ownedByOther(now.String(), self()...) {
-		list, what = "O:BA"+list, what|windows.OWNER_SECURITY_INFORMATION
+		list = "O:BA" + list
+		what = what | windows.OWNER_SECURITY_INFORMATION
 	}
 	if what == 0 {
 		return nil

@@ -81,7 +81,9 @@ func BootID() string {
 
 func readVersion(h *Host) {
 	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
-	major, minor, ubr := number(key, "CurrentMajorVersionNumber"), number(key, "CurrentMinorVersionNumber"), number(key,
+	major := number(key, "CurrentMajorVersionNumber")
+	minor := number(key, "CurrentMinorVersionNumber")
+	ubr := number(key,
 		"UBR")
 	build := text(key, "CurrentBuildNumber")
 	h.WindowsRelease = fmt.Sprintf("%d.%d.%s", major, minor, build)

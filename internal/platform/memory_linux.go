@@ -16,13 +16,17 @@ func readMemory(u *Usage) error {
 	if err != nil {
 		return fmt.Errorf("reading memory usage: %w", err)
 	}
-	u.MemoryTotal, u.SwapTotal, u.SwapFree = info["MemTotal:"], info["SwapTotal:"], info["SwapFree:"]
+	u.MemoryTotal = info["MemTotal:"]
+	u.SwapTotal = info["SwapTotal:"]
+	u.SwapFree = info["SwapFree:"]
 
 	used, cold, err := rootGroup("/sys/fs/cgroup")
 	if err != nil {
-		used, cold = u.MemoryTotal-min(u.MemoryTotal, info["MemFree:"]), info["Inactive(file):"]
+		used = u.MemoryTotal - min(u.MemoryTotal, info["MemFree:"])
+		cold = info["Inactive(file):"]
 	}
-	u.MemoryUsed, u.MemoryWorkingSet = used, used-min(used, cold)
+	u.MemoryUsed = used
+	u.MemoryWorkingSet = used - min(used, cold)
 	return nil
 }
 
@@ -31,7 +35,9 @@ func readMemory(u *Usage) error {
 func rootGroup(dir string) (used, cold uint64, err error) {
 	count, inactive := "memory.current", "inactive_file"
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err != nil {
-		dir, count, inactive = filepath.Join(dir, "memory"), "memory.usage_in_bytes", "total_inactive_file"
+		dir = filepath.Join(dir, "memory")
+		count = "memory.usage_in_bytes"
+		inactive = "total_inactive_file"
 	}
 	stat, err := numbersIn(filepath.Join(dir, "memory.stat"), 1)
 	if err != nil {

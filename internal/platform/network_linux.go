@@ -34,7 +34,8 @@ func ReadNetwork() (s NetworkState, err error) {
 			}
 		}
 		if v, is := l.(*netlink.Vxlan); is {
-			i.VNI, i.VXLANPort = uint32(v.VxlanId), uint16(v.Port)
+			i.VNI = uint32(v.VxlanId)
+			i.VXLANPort = uint16(v.Port)
 			if local, ok := netip.AddrFromSlice(v.SrcAddr); ok {
 				i.VXLANLocal = local.Unmap()
 			}

@@ -25,8 +25,9 @@ func busyTime(groups int, read func(group uint16) ([]byte, error)) (uint64, erro
 				processorTimesSize)
 		}
 		for ; len(data) > 0; data = data[processorTimesSize:] {
-			idle, kernel, user := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:]),
-				binary.LittleEndian.Uint64(data[16:])
+			idle := binary.LittleEndian.Uint64(data)
+			kernel := binary.LittleEndian.Uint64(data[8:])
+			user := binary.LittleEndian.Uint64(data[16:])
 			if all := kernel + user; all > idle { // kernel time includes idle time
 				busy += all - idle
 			}

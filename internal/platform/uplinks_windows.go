@@ -34,7 +34,8 @@ func Uplinks() ([]Uplink, error) {
 		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}
 
-	byLUID, names := map[winipcfg.LUID]*winipcfg.IPAdapterAddresses{}, map[string]bool{}
+	byLUID := map[winipcfg.LUID]*winipcfg.IPAdapterAddresses{}
+	names := map[string]bool{}
 	for _, a := range list {
 		byLUID[a.LUID] = a
 	}

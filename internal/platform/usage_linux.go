@@ -98,7 +98,8 @@ func readOwn(u *Usage) {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
 		u.OwnCPUNanoseconds = uint64(r.Utime.Nano() + r.Stime.Nano())
-		u.OwnFaults, u.OwnMajorFaults = uint64(r.Minflt+r.Majflt), uint64(r.Majflt)
+		u.OwnFaults = uint64(r.Minflt + r.Majflt)
+		u.OwnMajorFaults = uint64(r.Majflt)
 	}
 	if data, err := os.ReadFile("/proc/self/statm"); err == nil { // pages: size resident …
 		if f := strings.Fields(string(data)); len(f) > 1 {

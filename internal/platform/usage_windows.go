@@ -46,7 +46,8 @@ func readMemory(u *Usage) error {
 	if ok, _, err := globalMemoryStatusEx.Call(uintptr(unsafe.Pointer(&memory))); ok == 0 {
 		return fmt.Errorf("reading memory usage: %w", err)
 	}
-	u.MemoryTotal, u.MemoryUsed = memory.totalPhys, memory.totalPhys-min(memory.totalPhys, memory.availPhys)
+	u.MemoryTotal = memory.totalPhys
+	u.MemoryUsed = memory.totalPhys - min(memory.totalPhys, memory.availPhys)
 	u.MemoryWorkingSet = u.MemoryUsed
 	return nil
 }
@@ -62,7 +63,8 @@ func readProcessors() (uint64, error) {
 	groups, _, _ := groupCount.Call()
 	groups = max(groups, 1)
 	busy, err := busyTime(int(groups), func(group uint16) ([]byte, error) {
-		data, size := make([]byte, processorsPerGroup*processorTimesSize), uint32(0)
+		data := make([]byte, processorsPerGroup*processorTimesSize)
+		size := uint32(0)
 		status, _, _ := querySystemEx.Call(uintptr(windows.SystemProcessorPerformanceInformation),
 			uintptr(unsafe.Pointer(&group)), unsafe.Sizeof(group),
 			uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&size)))
@@ -119,7 +121,9 @@ func readCommit(u *Usage) {
 		return
 	}
 	page := uint64(p.bytesPerPage)
-	u.CommitTotal, u.CommitLimit, u.Tasks = uint64(p.commitTotal)*page, uint64(p.commitLimit)*page, uint64(p.processes)
+	u.CommitTotal = uint64(p.commitTotal) * page
+	u.CommitLimit = uint64(p.commitLimit) * page
+	u.Tasks = uint64(p.processes)
 }
 
 // memoryCounters is PROCESS_MEMORY_COUNTERS of psapi.h.
@@ -137,7 +141,8 @@ func readOwn(u *Usage) {
 	m := memoryCounters{size: uint32(unsafe.Sizeof(memoryCounters{}))}
 	if ok, _, _ := getProcessMemoryInfo.Call(uintptr(windows.CurrentProcess()), uintptr(unsafe.Pointer(&m)),
 		unsafe.Sizeof(m)); ok != 0 {
-		u.OwnMemory, u.OwnFaults = uint64(m.workingSet), uint64(m.faults)
+		u.OwnMemory = uint64(m.workingSet)
+		u.OwnFaults = uint64(m.faults)
 	}
 }
 

@@ -156,7 +156,8 @@ func Older(a, b Claim) int {
 
 // SetUsual sets Claim.Usual: the length that is known, or else that of the claims from.
 func (c Cluster) SetUsual(claims, from []Claim) {
-	four, six := cmp.Or(c.NodeBits4, usualBits(from, true)), cmp.Or(c.NodeBits6, usualBits(from, false))
+	four := cmp.Or(c.NodeBits4, usualBits(from, true))
+	six := cmp.Or(c.NodeBits6, usualBits(from, false))
 	for i := range claims {
 		if claims[i].Usual = four; claims[i].Dst.Addr().Is6() {
 			claims[i].Usual = six

@@ -167,7 +167,8 @@ func Diff(wanted Spec, observed *Spec) []Change {
 		return []Change{{Service: wanted.Name, To: strings.Join(wanted.Command, " ")}}
 	}
 	var changes []Change
-	before, after := observed.fields(), wanted.fields()
+	before := observed.fields()
+	after := wanted.fields()
 	for i, f := range after {
 		if before[i][1] != f[1] {
 			changes = append(changes, Change{Service: wanted.Name, Field: f[0], From: before[i][1], To: f[1]})

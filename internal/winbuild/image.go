@@ -137,7 +137,8 @@ func nearer(a, b Answer, host Version) Answer {
 	}
 	va, _ := ParseVersion(a.Platform.Version)
 	vb, _ := ParseVersion(b.Platform.Version)
-	olderA, olderB := va.Build <= host.Build, vb.Build <= host.Build
+	olderA := va.Build <= host.Build
+	olderB := vb.Build <= host.Build
 	if olderA != olderB {
 		if olderB {
 			return b

@@ -160,7 +160,8 @@ var ErrUnreachable = errors.New("no answer")
 
 // unreachable words why a request got no answer.
 func unreachable(server string, err error) error {
-	why, cure := err.Error(), "check the address, the network and firewalls between this machine and the control plane"
+	why := err.Error()
+	cure := "check the address, the network and firewalls between this machine and the control plane"
 	var netErr net.Error
 	var dns *net.DNSError
 	var record tls.RecordHeaderError
@@ -168,13 +169,15 @@ func unreachable(server string, err error) error {
 
 	switch text := err.Error(); {
 	case errors.As(err, &dns):
-		why, cure = "the name "+dns.Name+" is not known to this machine's name servers", "give the address"
+		why = "the name " + dns.Name + " is not known to this machine's name servers"
+		cure = "give the address"
 	case errors.As(err, &record), strings.Contains(text, "server gave HTTP response"),
 		strings.Contains(text, "first record does not look like a TLS handshake"):
-		why, cure = "it does not speak TLS", "give the port of the API server, usually 6443"
+		why = "it does not speak TLS"
+		cure = "give the port of the API server, usually 6443"
 	case errors.As(err, &authority):
-		why, cure = "its certificate is not from the cluster's certificate authority",
-			"ask the control plane for the address of the API server"
+		why = "its certificate is not from the cluster's certificate authority"
+		cure = "ask the control plane for the address of the API server"
 	case strings.Contains(text, "refused"):
 		why = "connection refused"
 	case strings.Contains(text, "no route to host"), strings.Contains(text, "network is unreachable"),

@@ -69,7 +69,9 @@ func (d Discovery) Discover(ctx context.Context) (*Cluster, error) {
 			return c, err
 		}
 	}
-	c.Server, c.CA, c.CAHash = found.server, found.ca, Pin(found.list[0])
+	c.Server = found.server
+	c.CA = found.ca
+	c.CAHash = Pin(found.list[0])
 	return c, nil
 }
 
@@ -109,7 +111,8 @@ func (d Discovery) signedInfo(ctx context.Context, a *API) (string, error) {
 		case err != nil:
 			return "", err
 		default:
-			text, jws := m.Data["kubeconfig"], m.Data["jws-kubeconfig-"+d.Token.ID]
+			text := m.Data["kubeconfig"]
+			jws := m.Data["jws-kubeconfig-"+d.Token.ID]
 			if err := d.pinned(text); err != nil {
 				return "", err
 			}

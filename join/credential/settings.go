@@ -79,8 +79,9 @@ func (s *Settings) parse() error {
 	if err := yaml.Unmarshal([]byte(s.Kubeadm), &doc); err != nil {
 		return fmt.Errorf("reading ConfigMap kubeadm-config: %w", err)
 	}
-	s.PodSubnet, s.ServiceSubnet, s.DNSDomain = doc.Networking.PodSubnet, doc.Networking.ServiceSubnet,
-		doc.Networking.DNSDomain
+	s.PodSubnet = doc.Networking.PodSubnet
+	s.ServiceSubnet = doc.Networking.ServiceSubnet
+	s.DNSDomain = doc.Networking.DNSDomain
 
 	var own struct {
 		Mode          string `json:"mode"`
@@ -104,7 +105,8 @@ func (s *Settings) parse() error {
 func (a *API) May(ctx context.Context, verb, group, resource string) (bool, error) {
 	review := authv1.SelfSubjectAccessReview{Spec: authv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource}}}
-	review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
+	review.APIVersion = "authorization.k8s.io/v1"
+	review.Kind = "SelfSubjectAccessReview"
 	if err := a.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review,
 		&review); err != nil {
 		return false, fmt.Errorf("asking whether the node may %s %s: %w", verb, resource, err)

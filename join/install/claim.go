@@ -76,7 +76,8 @@ func (n *Node) claim(ctx context.Context, api *credential.API) (again bool, err 
 
 // lease returns the node's lease with the claim in it: a new one, as a kubelet makes it, or another one changed.
 func (n *Node) lease(have *coordv1.Lease) *coordv1.Lease {
-	seconds, now := int32(leaseSeconds), metav1.NewMicroTime(time.Now())
+	seconds := int32(leaseSeconds)
+	now := metav1.NewMicroTime(time.Now())
 	l := &coordv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: "kube-node-lease"},
 		Spec:       coordv1.LeaseSpec{HolderIdentity: &n.Name, LeaseDurationSeconds: &seconds}}

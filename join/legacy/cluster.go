@@ -196,13 +196,15 @@ func (i *importer) decide() {
 			at, isWindows := windows[f.pool]
 			switch {
 			case !exists(i.types, f.low):
-				f.What, f.Text = Unknown, "neither acs-engine nor aks-engine has it"
+				f.What = Unknown
+				f.Text = "neither acs-engine nor aks-engine has it"
 			case !own:
 				i.ofCluster(f)
 			case isWindows:
 				i.ofPool(f, []*Pool{&i.pools[at]})
 			default:
-				f.What, f.Text = Cloud, "a pool of Linux machines: join them with `porthole join` or `kubeadm join`"
+				f.What = Cloud
+				f.Text = "a pool of Linux machines: join them with `porthole join` or `kubeadm join`"
 			}
 		}
 	}
@@ -224,11 +226,13 @@ func (i *importer) ofCluster(f *field) {
 	case f.low == "properties/orchestratorprofile/orchestratortype":
 		f.What, f.Text = Used, "Kubernetes"
 		if !strings.EqualFold(f.plain, "Kubernetes") {
-			f.What, f.Text = Refused, "Porthole makes nodes of Kubernetes only"
+			f.What = Refused
+			f.Text = "Porthole makes nodes of Kubernetes only"
 		}
 	case f.low == "properties/orchestratorprofile/orchestratorversion",
 		f.low == "properties/orchestratorprofile/orchestratorrelease":
-		f.What, f.Text = Dropped, f.plain+" is out of support; this node speaks "+kubernetes
+		f.What = Dropped
+		f.Text = f.plain + " is out of support; this node speaks " + kubernetes
 
 	case f.low == "properties/windowsprofile/windowspauseimageurl":
 		f.What, f.Text = Used, "containerd.sandboxImage"
@@ -238,8 +242,8 @@ func (i *importer) ofCluster(f *field) {
 	case f.low == "properties/windowsprofile/windowssku", f.low == "properties/windowsprofile/imageversion":
 		i.build(f)
 	case f.low == "properties/featureflags/enablewindsr":
-		f.What, f.Text = Dropped,
-			"direct server return is winkernel.enableDSR of kube-proxy's configuration, and on wherever HNS has it"
+		f.What = Dropped
+		f.Text = "direct server return is winkernel.enableDSR of kube-proxy's configuration, and on wherever HNS has it"
 	default:
 		f.byRule()
 	}
@@ -269,7 +273,8 @@ func (i *importer) build(f *field) {
 		{"26100", "26100"},
 	} {
 		if strings.Contains(f.plain, b.name) {
-			f.What, f.Text = Used, "Windows build "+b.build+": `porthole join` checks the machine's"
+			f.What = Used
+			f.Text = "Windows build " + b.build + ": `porthole join` checks the machine's"
 			for _, p := range i.all() {
 				p.Build = b.build
 			}
@@ -278,7 +283,8 @@ func (i *importer) build(f *field) {
 	}
 	for _, old := range []string{"2016", "14393", "1709", "16299", "1803", "17134", "1809", "1903", "1909", "2004"} {
 		if strings.Contains(f.plain, old) {
-			f.What, f.Text = Refused, f.plain+
+			f.What = Refused
+			f.Text = f.plain +
 				" cannot be a node any more: install Windows Server 2019 (17763), 2022 (20348) or 2025 (26100)"
 			return
 		}

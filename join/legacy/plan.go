@@ -37,22 +37,26 @@ func (i *importer) setting(f *field, name string, pools []*Pool) bool {
 	case "networkplugin":
 		f.plugin(pools)
 	case "networkpolicy":
-		f.What, f.Text = Dropped, "Porthole's node has no network policies of its own"
+		f.What = Dropped
+		f.Text = "Porthole's node has no network policies of its own"
 		switch strings.ToLower(f.plain) {
 		case "", "none":
 			f.Text = "nothing is asked for"
 		case "calico", "azure", "cilium", "antrea":
-			f.What, f.Text = Refused, f.plain+" is not brought to Windows nodes by Porthole: policies do not hold there"
+			f.What = Refused
+			f.Text = f.plain + " is not brought to Windows nodes by Porthole: policies do not hold there"
 		}
 	case "containerruntime":
 		f.What, f.Text = Used, "containerd"
 		if strings.ToLower(f.plain) != "containerd" {
-			f.What, f.Text = Refused, f.plain+" is no container runtime of Kubernetes since 1.24: nodes get containerd"
+			f.What = Refused
+			f.Text = f.plain + " is no container runtime of Kubernetes since 1.24: nodes get containerd"
 		}
 	case "enablerbac":
 		f.What, f.Text = Dropped, "always so"
 		if f.plain != "true" {
-			f.What, f.Text = Refused, "joining needs RBAC: every kubeadm cluster has it"
+			f.What = Refused
+			f.Text = "joining needs RBAC: every kubeadm cluster has it"
 		}
 	default:
 		return false
@@ -66,10 +70,11 @@ func (f *field) plugin(pools []*Pool) {
 
 	switch strings.ToLower(f.plain) {
 	case "", "kubenet":
-		mode, why = "host-gateway", "routes between nodes, as kubenet had them from Azure's route table"
+		mode = "host-gateway"
+		why = "routes between nodes, as kubenet had them from Azure's route table"
 	case "flannel":
-		f.What, f.Text = Used,
-			"network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
+		f.What = Used
+		f.Text = "network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
 		for _, p := range pools {
 			p.Network.Mode = ""
 		}
@@ -78,11 +83,13 @@ func (f *field) plugin(pools []*Pool) {
 		for _, p := range pools {
 			p.Network.Mode = ""
 		}
-		f.What, f.Text = Refused, f.plain+
+		f.What = Refused
+		f.Text = f.plain +
 			" has programs of its own for Windows nodes, which join does not install: give the new cluster one of the networks of `porthole join --network`"
 		return
 	default:
-		f.What, f.Text = Refused, "not known: give network.mode one of those of `porthole join --network`"
+		f.What = Refused
+		f.Text = "not known: give network.mode one of those of `porthole join --network`"
 		return
 	}
 	f.What, f.Text = Used, "network.mode "+mode+": "+why
@@ -119,7 +126,8 @@ var goneFlags = map[string]string{
 // kubeletFlag decides about a flag of the kubelet. name is in lower case: flags are.
 func (i *importer) kubeletFlag(f *field, name string, pools []*Pool) {
 	if instead := goneFlags[name]; instead != "" {
-		f.What, f.Text = Dropped, "no flag of the kubelet any more, or set by join: "+instead
+		f.What = Dropped
+		f.Text = "no flag of the kubelet any more, or set by join: " + instead
 		return
 	}
 	known, withoutEffect := i.flag(name)
@@ -127,7 +135,8 @@ func (i *importer) kubeletFlag(f *field, name string, pools []*Pool) {
 	case !known:
 		f.What, f.Text = Unknown, "the kubelet has no flag --"+name
 	case withoutEffect:
-		f.What, f.Text = Dropped, "the kubelet takes --"+name+", which has no effect"
+		f.What = Dropped
+		f.Text = "the kubelet takes --" + name + ", which has no effect"
 	default:
 		f.What, f.Text = Used, "the kubelet's --"+name
 		setFlag(pools, name, f.plain)
@@ -152,7 +161,8 @@ func (i *importer) ofPool(f *field, pools []*Pool) {
 	}
 	switch name {
 	case "name":
-		f.What, f.Text = Used, "names of the nodes: "+strings.Join(pools[0].Machine, ", ")
+		f.What = Used
+		f.Text = "names of the nodes: " + strings.Join(pools[0].Machine, ", ")
 	case "count":
 		f.What, f.Text = Used, "one command for each machine"
 	case "ostype":
@@ -185,7 +195,8 @@ func (f *field) label(p *Pool) {
 		p.Labels = append(p.Labels, key+"="+f.plain)
 		return
 	}
-	f.What, f.Text = Used, "a node may not give itself this label: the command for an administrator is below"
+	f.What = Used
+	f.Text = "a node may not give itself this label: the command for an administrator is below"
 	for _, m := range p.Machine {
 		p.Kubectl = append(p.Kubectl, "kubectl label node "+m+" "+key+"="+f.plain)
 	}

@@ -137,7 +137,8 @@ func matches(pattern, at string) bool {
 		rest, is := strings.CutPrefix(at, before+"/")
 		return is && (strings.HasPrefix(rest+"/", after+"/") || strings.Contains("/"+rest+"/", "/"+after+"/"))
 	}
-	want, got := strings.Split(base, "/"), strings.Split(at, "/")
+	want := strings.Split(base, "/")
+	got := strings.Split(at, "/")
 	if len(got) < len(want) || !below && len(got) != len(want) {
 		return false
 	}

@@ -215,7 +215,9 @@ func object(api, kind, name, namespace string, rest Object) Object {
 	if namespace != "" {
 		meta["namespace"] = namespace
 	}
-	rest["apiVersion"], rest["kind"], rest["metadata"] = api, kind, meta
+	rest["apiVersion"] = api
+	rest["kind"] = kind
+	rest["metadata"] = meta
 	return rest
 }
 

@@ -63,14 +63,17 @@ func ownOf(f *Facts, mode string) step.Topology {
 		return t
 	}
 
-	t.Result, t.Why, t.Do = Yes, about[mode], "porthole join … "+strings.Join(n.flags(mode), " ")
+	t.Result = Yes
+	t.Why = about[mode]
+	t.Do = "porthole join … " + strings.Join(n.flags(mode), " ")
 	switch {
 	case !n.Known && n.Declared == "":
-		t.Result, t.Why = Unknown,
-			"the token may not list nodes: join looks with the node's certificate, and takes everything back if it does not fit"
+		t.Result = Unknown
+		t.Why = "the token may not list nodes: join looks with the node's certificate, and takes everything back if it does not fit"
 		t.Do = "porthole manifests | kubectl apply -f -, or --discovery-file with the kubeconfig of an administrator"
 	case n.mayFit(mode):
-		t.Result, t.Why = Unknown, "the cluster's network is "+n.name()+
+		t.Result = Unknown
+		t.Why = "the cluster's network is " + n.name() +
 			", whose configuration may not be read with a token"
 		t.Do = "porthole routes --from-cluster, with the kubeconfig of an administrator, names the flags"
 	case mode == hostGateway && n.isFlannel():
@@ -140,7 +143,9 @@ func flannelOf(f *Facts) step.Topology {
 			t.Do = "a backend host-gw is served with --network host-gateway, vxlan with --network vxlan"
 		}
 	case n.isFlannel():
-		t.Result, t.Why, t.Do = Yes, "flannel's DaemonSet serves this node", "porthole join … --network flannel"
+		t.Result = Yes
+		t.Why = "flannel's DaemonSet serves this node"
+		t.Do = "porthole join … --network flannel"
 	case !n.Known && n.Advice == nil:
 		t.Result, t.Why = Unknown, "the token may not list nodes"
 	default:

@@ -63,7 +63,8 @@ func orNull(value json.RawMessage) json.RawMessage {
 func (o Op) String() string {
 	lines := []string{string(o.Action) + " " + o.ID}
 	if o.Action != None {
-		before, after := fields(o.Observed), fields(o.Wanted)
+		before := fields(o.Observed)
+		after := fields(o.Wanted)
 		for _, path := range sortedKeys(before, after) {
 			switch old, fresh := before[path], after[path]; {
 			case old == fresh:

@@ -130,7 +130,8 @@ func (r *Runner) gate(ctx context.Context, p Part) (instance string, err error) 
 func (r *Runner) soak(ctx context.Context, j *Journal, instances []string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Soak)
 	defer cancel()
-	first, last := "", errors.New("the API server has not answered")
+	first := ""
+	last := errors.New("the API server has not answered")
 	for begun := false; ; {
 		for i, p := range j.Parts {
 			instance, err := r.Machine.Healthy(ctx, p.Name, p.New)
@@ -147,7 +148,9 @@ func (r *Runner) soak(ctx context.Context, j *Journal, instances []string) error
 		case err != nil:
 			last = err
 		case !begun:
-			begun, first, last = true, sign, errors.New("the kubelet has given no sign of life since")
+			begun = true
+			first = sign
+			last = errors.New("the kubelet has given no sign of life since")
 		case sign != first:
 			return nil
 		}

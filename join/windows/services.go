@@ -188,14 +188,18 @@ func (o *Options) specs(id string, containerd bool) ([]services.Spec, error) {
 		if p.Command == "kube-proxy" && o.NoProxy {
 			continue
 		}
+
 		options := services.Options{LogDir: o.logs(), Environment: o.Environment}
 		switch p.Command {
 		case "routes":
-			options.Program, options.Args = o.program(id, portholeExe), o.RoutesFlags()
+			options.Program = o.program(id, portholeExe)
+			options.Args = o.RoutesFlags()
 		case "kube-proxy":
-			options.Program, options.Args = o.program(id, proxyExe), o.proxyArgs()
+			options.Program = o.program(id, proxyExe)
+			options.Args = o.proxyArgs()
 		case "kubelet":
-			options.Program, options.Args = o.program(id, kubeletExe), o.kubeletArgs()
+			options.Program = o.program(id, kubeletExe)
+			options.Args = o.kubeletArgs()
 			if containerd {
 				options.DependsOn = []string{containerdService}
 			}

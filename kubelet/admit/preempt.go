@@ -128,7 +128,9 @@ func choose(needs []need, from []victim) ([]victim, error) {
 	class := func(c v1.PodQOSClass) []victim {
 		return slices.DeleteFunc(slices.Clone(from), func(v victim) bool { return v.class != c })
 	}
-	best, burst, guaranteed := class(v1.PodQOSBestEffort), class(v1.PodQOSBurstable), class(v1.PodQOSGuaranteed)
+	best := class(v1.PodQOSBestEffort)
+	burst := class(v1.PodQOSBurstable)
+	guaranteed := class(v1.PodQOSGuaranteed)
 
 	// Of each class no more go than those of the lower classes leave over.
 	high := nearest(guaranteed, without(needs, best, burst))

@@ -26,7 +26,8 @@ func (m *Manager) addClaims(spec *runtime.ContainerSpec) error {
 
 // healthOf returns the health of the devices of a pod's containers, whoever gave them.
 func (m *Manager) healthOf(p *v1.Pod) map[string][]v1.ResourceStatus {
-	ofPlugins, ofClaims := m.devices.Health(p.UID), m.claims.Health(p)
+	ofPlugins := m.devices.Health(p.UID)
+	ofClaims := m.claims.Health(p)
 	if len(ofClaims) == 0 {
 		return ofPlugins
 	}

@@ -30,7 +30,8 @@ func (m *Manager) addDevices(ctx context.Context, spec *runtime.ContainerSpec) e
 		spec.Devices = append(spec.Devices,
 			runtime.Device{HostPath: d.HostPath, ContainerPath: d.ContainerPath, Permissions: d.Permissions})
 	}
-	spec.CDI, spec.Annotations = append(spec.CDI, got.CDI...), got.Annotations
+	spec.CDI = append(spec.CDI, got.CDI...)
+	spec.Annotations = got.Annotations
 	return nil
 }
 

@@ -139,7 +139,9 @@ func (m *Manager) AddTo(ctx context.Context, spec *runtime.ContainerSpec) error 
 // Place says where the container of a spec is to run, and returns the processors that it was told.
 func (m *Manager) Place(spec *runtime.ContainerSpec) pin.Place {
 	at := m.pins.Of(spec.Sandbox.Pod.UID, spec.Container.Name)
-	spec.CPUs, spec.Mems, spec.Alone = at.CPUs, at.Mems, at.Alone && m.o.NoQuota
+	spec.CPUs = at.CPUs
+	spec.Mems = at.Mems
+	spec.Alone = at.Alone && m.o.NoQuota
 	return at
 }
 

@@ -11,10 +11,14 @@ import (
 // memoryOf reads the working set of a cgroup and those below it: what is in use but for files that were not used for
 // long, as upstream counts it.
 func memoryOf(path string) (uint64, error) {
-	dir, current, inactive := filepath.Join(mountPoint, path), "memory.current", "inactive_file"
+	dir := filepath.Join(mountPoint, path)
+	current := "memory.current"
+	inactive := "inactive_file"
 	if !unified() {
-		dir, current, inactive = filepath.Join(mountPoint, "memory",
-			path), "memory.usage_in_bytes", "total_inactive_file"
+		dir = filepath.Join(mountPoint, "memory",
+			path)
+		current = "memory.usage_in_bytes"
+		inactive = "total_inactive_file"
 	}
 
 	used, err := os.ReadFile(filepath.Join(dir, current))

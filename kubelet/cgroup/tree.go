@@ -151,7 +151,8 @@ func (t Tree) limitReserved() error {
 		}
 		if !r.Compressible {
 			pids := r.Most["pid"]
-			l.memory, l.pids = r.Most.Memory().Value(), pids.Value()
+			l.memory = r.Most.Memory().Value()
+			l.pids = pids.Value()
 		}
 		if err := fits(at, l.memory); err != nil {
 			errs = append(errs, err)

@@ -121,7 +121,8 @@ func checkNumbers(k *checker, c *v1beta1.KubeletConfiguration) {
 	k.refuse(period.Milliseconds() < 1000 || period.Milliseconds() > 300000,
 		"CrashLoopBackOff.MaxContainerRestartPeriod (got: %v seconds) must be set between 1s and 300s",
 		period.Seconds())
-	critical, all := c.ShutdownGracePeriodCriticalPods.Duration, c.ShutdownGracePeriod.Duration
+	critical := c.ShutdownGracePeriodCriticalPods.Duration
+	all := c.ShutdownGracePeriod.Duration
 	k.refuse(critical > all, "shutdownGracePeriodCriticalPods %v must be <= shutdownGracePeriod %v", critical, all)
 
 	k.refuse(*c.ContainerLogMaxWorkers < 1, "containerLogMaxWorkers %v must be greater than or equal to 1",

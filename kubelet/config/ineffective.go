@@ -35,7 +35,8 @@ var ineffective = map[string]string{
 func withoutEffect(c *v1beta1.KubeletConfiguration, windows bool) (warnings []string) {
 	plain := v1beta1.KubeletConfiguration{}
 	setDefaults(&plain, windows)
-	have, usual := reflect.ValueOf(*c), reflect.ValueOf(plain)
+	have := reflect.ValueOf(*c)
+	usual := reflect.ValueOf(plain)
 	for name, instead := range ineffective {
 		field, _ := have.Type().FieldByName(name)
 		if !reflect.DeepEqual(have.FieldByIndex(field.Index).Interface(), usual.FieldByIndex(field.Index).Interface()) {

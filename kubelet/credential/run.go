@@ -29,7 +29,8 @@ type provider struct {
 func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialProviderResponse, error) {
 	question := pluginv1.CredentialProviderRequest{Image: q.image, ServiceAccountToken: q.token,
 		ServiceAccountAnnotations: q.annotations}
-	question.Kind, question.APIVersion = "CredentialProviderRequest", p.config.APIVersion
+	question.Kind = "CredentialProviderRequest"
+	question.APIVersion = p.config.APIVersion
 	in, err := json.Marshal(question)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,10 @@ func (p *provider) run(ctx context.Context, q question) (*pluginv1.CredentialPro
 	defer cancel()
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.program, p.config.Args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = bytes.NewReader(in), &out, &said, os.Environ()
+	cmd.Stdin = bytes.NewReader(in)
+	cmd.Stdout = &out
+	cmd.Stderr = &said
+	cmd.Env = os.Environ()
 	cmd.WaitDelay = time.Second // a child of the plugin may hold its output open
 	for _, v := range p.config.Env {
 		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)

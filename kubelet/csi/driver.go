@@ -177,9 +177,13 @@ func (d *Driver) Stats(ctx context.Context, id string, at Target) (Stats, error)
 	for _, u := range got.GetUsage() {
 		switch u.GetUnit() {
 		case csi.VolumeUsage_BYTES:
-			s.UsedBytes, s.AvailableBytes, s.CapacityBytes = u.GetUsed(), u.GetAvailable(), u.GetTotal()
+			s.UsedBytes = u.GetUsed()
+			s.AvailableBytes = u.GetAvailable()
+			s.CapacityBytes = u.GetTotal()
 		case csi.VolumeUsage_INODES:
-			s.UsedInodes, s.AvailableInodes, s.CapacityInodes = u.GetUsed(), u.GetAvailable(), u.GetTotal()
+			s.UsedInodes = u.GetUsed()
+			s.AvailableInodes = u.GetAvailable()
+			s.CapacityInodes = u.GetTotal()
 		}
 	}
 	if c := got.GetVolumeCondition(); c != nil {

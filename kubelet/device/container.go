@@ -90,7 +90,9 @@ func (m *Manager) prestart(ctx context.Context, resource string, c claim) error 
 // path that is mounted twice with different sources is the first one's; both are as upstream.
 func merge(answers []*api.ContainerAllocateResponse) Container {
 	var out Container
-	env, mounts, nodes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	env := map[string]bool{}
+	mounts := map[string]bool{}
+	nodes := map[string]bool{}
 	first := func(seen map[string]bool, name string) bool {
 		was := seen[name]
 		seen[name] = true

@@ -66,7 +66,8 @@ func (m *Manager) save(ctx context.Context) error {
 
 // record returns the table as the checkpoint has it.
 func (t *table) record() (entries []checkpoint.PodDevicesEntry, registered map[string][]string) {
-	entries, registered = []checkpoint.PodDevicesEntry{}, map[string][]string{}
+	entries = []checkpoint.PodDevicesEntry{}
+	registered = map[string][]string{}
 	for _, k := range t.keys("") {
 		c := t.claims[k]
 		ids := checkpoint.DevicesPerNUMA{}

@@ -63,7 +63,8 @@ func (r *Round) Allocate(ctx context.Context, c *v1.Container, near numa.Hint) e
 	m := r.m
 	lends := lends(r.pod, c)
 	for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
-		resource, q := string(name), c.Resources.Limits[name]
+		resource := string(name)
+		q := c.Resources.Limits[name]
 		if !m.serves(resource) || byDRA(r.pod, c.Name, resource) {
 			continue
 		}
@@ -95,7 +96,8 @@ func (r *Round) Allocate(ctx context.Context, c *v1.Container, near numa.Hint) e
 // Hints returns, for each resource whose devices are near to NUMA nodes, from which nodes a container can have its
 // devices; the pod as a whole for nil.
 func (r *Round) Hints(c *v1.Container) [][]numa.Hint {
-	limits, container := resources.PodLimits(r.pod, resources.PodResourcesOptions{ExcludeOverhead: true}), ""
+	limits := resources.PodLimits(r.pod, resources.PodResourcesOptions{ExcludeOverhead: true})
+	container := ""
 	if c != nil {
 		limits, container = c.Resources.Limits, c.Name
 	}

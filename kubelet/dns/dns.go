@@ -149,7 +149,8 @@ func limit(cfg *Config) string {
 		cfg.Searches, cut = cfg.Searches[:maxSearches], true
 	}
 	for len(strings.Join(cfg.Searches, " ")) > maxSearchChars {
-		cfg.Searches, cut = cfg.Searches[:len(cfg.Searches)-1], true
+		cfg.Searches = cfg.Searches[:len(cfg.Searches)-1]
+		cut = true
 	}
 	if cut {
 		text = "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: " +

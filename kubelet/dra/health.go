@@ -48,7 +48,8 @@ func (h health) take(driver string, list []*api.DeviceHealth, now time.Time) map
 	if h[driver] == nil {
 		h[driver] = map[poolDevice]condition{}
 	}
-	changed, listed := map[poolDevice]bool{}, map[poolDevice]bool{}
+	changed := map[poolDevice]bool{}
+	listed := map[poolDevice]bool{}
 	for _, d := range list {
 		key := poolDevice{d.GetDevice().GetPoolName(), d.GetDevice().GetDeviceName()}
 		c := conditionOf(d, now)
@@ -143,7 +144,8 @@ func (m *Manager) Health(p *v1.Pod) map[string][]v1.ResourceStatus {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out, now := map[string][]v1.ResourceStatus{}, time.Now()
+	out := map[string][]v1.ResourceStatus{}
+	now := time.Now()
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		shares, err := sharesOf(p, c)

@@ -319,7 +319,8 @@ func ResourceField(p *v1.Pod, own *v1.Container, ref *v1.ResourceFieldSelector, 
 	}
 	amount, unit := q.Value(), divisor.Value()
 	if name == v1.ResourceCPU {
-		amount, unit = q.MilliValue(), divisor.MilliValue()
+		amount = q.MilliValue()
+		unit = divisor.MilliValue()
 	}
 	if unit <= 0 {
 		return "", fmt.Errorf("divisor %s of %s is not positive", divisor.String(), ref.Resource)

@@ -55,7 +55,8 @@ func (r *round) words(what v1.ResourceName, p *Pod) (string, map[string]string) 
 			used := number(what, *p.Usage.Memory)
 			fmt.Fprintf(&b, "Pod %s was using %s, request is %s, has larger consumption of %s. ", p.Name, used,
 				request.String(), what)
-			notes[offendingPod], notes[offendingPodUsage] = p.Name, used
+			notes[offendingPod] = p.Name
+			notes[offendingPodUsage] = used
 		}
 	}
 
@@ -69,9 +70,11 @@ func (r *round) words(what v1.ResourceName, p *Pod) (string, map[string]string) 
 		text := number(what, *used)
 		fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", u.Name, text,
 			request.String(), what)
-		names, amounts = append(names, u.Name), append(amounts, text)
+		names = append(names, u.Name)
+		amounts = append(amounts, text)
 	}
-	notes[offendingContainers], notes[offendingUsage] = strings.Join(names, ","), strings.Join(amounts, ",")
+	notes[offendingContainers] = strings.Join(names, ",")
+	notes[offendingUsage] = strings.Join(amounts, ",")
 	notes[starvedResource] = string(what)
 	return b.String(), notes
 }

@@ -112,19 +112,23 @@ func placesOf(signal string, o *Observed) places {
 func onDisk(u *Usage, in places) (bytes, objects int64) {
 	for _, c := range u.Containers {
 		if in.layers {
-			bytes, objects = bytes+int64(known(c.Layer)), objects+int64(c.LayerObjects)
+			bytes = bytes + int64(known(c.Layer))
+			objects = objects + int64(c.LayerObjects)
 		}
 		if in.logs {
-			bytes, objects = bytes+int64(known(c.Logs)), objects+int64(c.LogObjects)
+			bytes = bytes + int64(known(c.Logs))
+			objects = objects + int64(c.LogObjects)
 		}
 	}
 	for _, v := range u.Volumes {
 		if in.volumes {
-			bytes, objects = bytes+int64(v.Bytes), objects+int64(v.Objects)
+			bytes = bytes + int64(v.Bytes)
+			objects = objects + int64(v.Objects)
 		}
 	}
 	if in.volumes {
-		bytes, objects = bytes+int64(u.Files), objects+int64(u.FileObjects)
+		bytes = bytes + int64(u.Files)
+		objects = objects + int64(u.FileObjects)
 	}
 	return bytes, objects
 }

@@ -69,7 +69,8 @@ func credentials(name string, secrets []v1.Secret) []*cri.AuthConfig {
 	if err != nil {
 		return nil
 	}
-	host, repository := reference.Domain(ref), reference.Path(ref)
+	host := reference.Domain(ref)
+	repository := reference.Path(ref)
 	var out []*cri.AuthConfig
 	for _, s := range secrets {
 		logins := loginsOf(s)
@@ -150,7 +151,8 @@ func sameHost(pattern, host string) bool {
 	}
 	want, wantPort, _ := strings.Cut(pattern, ":")
 	have, havePort, _ := strings.Cut(host, ":")
-	wants, haves := strings.Split(want, "."), strings.Split(have, ".")
+	wants := strings.Split(want, ".")
+	haves := strings.Split(have, ".")
 	if wantPort != havePort || len(wants) != len(haves) {
 		return false
 	}

@@ -183,8 +183,8 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Image, error) {
 	}
 
 	again := present != nil && p.again(ctx, name, present.Ref, r)
-	there, must = strconv.FormatBool(present != nil), strconv.FormatBool(rule == v1.PullAlways ||
-		rule == v1.PullIfNotPresent && (present == nil || again))
+	there = strconv.FormatBool(present != nil)
+	must = strconv.FormatBool(rule == v1.PullAlways || rule == v1.PullIfNotPresent && (present == nil || again))
 	switch rule {
 	case v1.PullNever:
 		if present == nil || again {
@@ -287,7 +287,9 @@ func (p *Puller) pull(ctx context.Context, name string, r Request) (Image, error
 		why, said := reasonOf(name, f.err)
 		p.mu.Lock()
 		w.delay = min(max(2*w.delay, firstWait), lastWait)
-		w.until, w.last, w.why = p.now().Add(w.delay), said.Error(), why
+		w.until = p.now().Add(w.delay)
+		w.last = said.Error()
+		w.why = why
 		p.waits[key] = w
 		p.mu.Unlock()
 		r.Event(v1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", name, f.err))

@@ -164,7 +164,8 @@ func (v *Verifier) succeeded(image, ref string, by owned) error {
 		record = &v1beta1.ImagePulledRecord{ImageRef: ref}
 	}
 	merge(record, repositoryOf(image), by)
-	record.TypeMeta, record.LastUpdatedTime = typeOf("ImagePulledRecord"), metav1.NewTime(v.now())
+	record.TypeMeta = typeOf("ImagePulledRecord")
+	record.LastUpdatedTime = metav1.NewTime(v.now())
 	if err := write(v.file(pulled, ref), record); err != nil {
 		return err
 	}

@@ -57,7 +57,8 @@ func (c Calls) HandleRPC(ctx context.Context, event stats.RPCStats) {
 		return
 	}
 
-	name, took := Operation(made.method), end.EndTime.Sub(end.BeginTime)
+	name := Operation(made.method)
+	took := end.EndTime.Sub(end.BeginTime)
 	c.Meter.calls.made.WithLabelValues(name).Inc()
 	c.Meter.calls.took.WithLabelValues(name).Observe(took.Seconds())
 	if end.Error != nil {

@@ -65,9 +65,13 @@ func New(o Options) *Meter {
 	m := &Meter{Registry: prometheus.NewRegistry(), Probes: prometheus.NewRegistry(), storage: newStorage(),
 		placing: newPlacing(), claims: newClaims(),
 		parts: parts{newLife(), newStart(o.Boot), newImages(), newResizes()}}
-	registry, probing := promauto.With(m.Registry), promauto.With(m.Probes)
-	m.calls, m.started, m.podTimes = newCalls(registry), newStarted(registry), newPodTimes(registry)
-	m.evictions, m.probes = newEvictions(registry), newProbes(probing)
+	registry := promauto.With(m.Registry)
+	probing := promauto.With(m.Probes)
+	m.calls = newCalls(registry)
+	m.started = newStarted(registry)
+	m.podTimes = newPodTimes(registry)
+	m.evictions = newEvictions(registry)
+	m.probes = newProbes(probing)
 
 	registry.NewGauge(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name",
 		Help: "The node's name. The value is always 1.", ConstLabels: prometheus.Labels{"node": o.NodeName}}).Set(1)

@@ -122,8 +122,11 @@ func statusOf(o Options, f statusFacts, old v1.NodeStatus) v1.NodeStatus {
 	st.DaemonEndpoints.KubeletEndpoint.Port = o.Port
 
 	h, info := o.Host, &st.NodeInfo
-	info.MachineID, info.SystemUUID, info.BootID = h.MachineID, h.SystemUUID, h.BootID
-	info.KernelVersion, info.OSImage = h.KernelVersion, h.OSImage
+	info.MachineID = h.MachineID
+	info.SystemUUID = h.SystemUUID
+	info.BootID = h.BootID
+	info.KernelVersion = h.KernelVersion
+	info.OSImage = h.OSImage
 	info.ContainerRuntimeVersion = f.version.Name + "://" + trimV(f.version.Version)
 	info.KubeletVersion = o.Version
 	info.KubeProxyVersion = "" //lint:ignore SA1019 an older kubelet may have set it; upstream's also empties it
@@ -217,7 +220,9 @@ func readiness(f statusFacts, capacity v1.ResourceList) v1.NodeCondition {
 	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
 		Message: "kubelet is posting ready status"}
 	if all := utilerrors.NewAggregate(errs); all != nil {
-		c.Status, c.Reason, c.Message = v1.ConditionFalse, "KubeletNotReady", all.Error()
+		c.Status = v1.ConditionFalse
+		c.Reason = "KubeletNotReady"
+		c.Message = all.Error()
 	}
 	return c
 }
@@ -234,7 +239,8 @@ func trimV(v string) string {
 
 // setNodeCondition adds a condition or replaces the one of its type. The transition time stays if the status does.
 func setNodeCondition(st *v1.NodeStatus, c v1.NodeCondition, now time.Time) {
-	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	c.LastHeartbeatTime = metav1.NewTime(now)
+	c.LastTransitionTime = metav1.NewTime(now)
 	i := slices.IndexFunc(st.Conditions, func(old v1.NodeCondition) bool { return old.Type == c.Type })
 	if i < 0 {
 		st.Conditions = append(st.Conditions, c)

@@ -159,7 +159,8 @@ func (m *merging) closer(now, h Hint) Hint {
 	}
 	better := h.Nodes.narrower(now.Nodes)
 	if m.Closest && m.Name != PolicySingleNode && now.Nodes.Count() == h.Nodes.Count() {
-		a, b := m.Machine.distance(now.Nodes), m.Machine.distance(h.Nodes)
+		a := m.Machine.distance(now.Nodes)
+		b := m.Machine.distance(h.Nodes)
 		if a != b {
 			better = b < a
 		}

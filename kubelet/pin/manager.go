@@ -227,7 +227,8 @@ func (m *Manager) Counts() (c Counts, alone, free int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cpus != nil {
-		alone, free = m.cpus.exclusive().Size(), m.cpus.free().Size()
+		alone = m.cpus.exclusive().Size()
+		free = m.cpus.free().Size()
 	}
 	return m.counts, alone, free
 }

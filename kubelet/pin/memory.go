@@ -156,7 +156,9 @@ func wanted(p *v1.Pod, c *v1.Container) amounts {
 
 // wantedOfPod returns what the containers of a pod have at the same time.
 func wantedOfPod(p *v1.Pod) amounts {
-	first, sidecars, apps := amounts{}, amounts{}, amounts{}
+	first := amounts{}
+	sidecars := amounts{}
+	apps := amounts{}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
 		for name, n := range wanted(p, c) {

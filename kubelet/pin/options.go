@@ -139,7 +139,8 @@ func newMemory(o Options) (*memory, error) {
 
 // reservedMemory returns what is reserved, by NUMA node and kind of memory.
 func reservedMemory(o Options) (map[int]map[v1.ResourceName]uint64, error) {
-	out, sums := map[int]map[v1.ResourceName]uint64{}, v1.ResourceList{}
+	out := map[int]map[v1.ResourceName]uint64{}
+	sums := v1.ResourceList{}
 	for _, r := range o.ReservedMemory {
 		node := int(r.NumaNode)
 		if !slices.Contains(o.Machine.NodeIDs(), node) {

@@ -279,7 +279,8 @@ func (m *Manager) once(ctx context.Context, key Key, t Target, j job) {
 func (m *Manager) guarded(ctx context.Context, p *v1.Probe, t Target) (out outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			out, err = outcome{}, fmt.Errorf("internal error: %v", r)
+			out = outcome{}
+			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
 	return m.run(ctx, p, t)

@@ -43,14 +43,16 @@ func (l *limiter) allow(remote string, now time.Time) bool {
 		l.of = map[string]bucket{}
 	}
 
-	one, all := l.of[remote].level(now, askedPerSecond), l.all.level(now, allAskedPerSecond)
+	one := l.of[remote].level(now, askedPerSecond)
+	all := l.all.level(now, allAskedPerSecond)
 	if one+1 > askedAtOnce || all+1 > allAskedAtOnce {
 		return false
 	}
 	if len(l.of) >= maxAddresses {
 		l.forget(now)
 	}
-	l.of[remote], l.all = bucket{one + 1, now}, bucket{all + 1, now}
+	l.of[remote] = bucket{one + 1, now}
+	l.all = bucket{all + 1, now}
 	return true
 }
 

@@ -74,7 +74,8 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	if s.groups.ask != nil {
 		groups, err := s.groups.get(r.Context())
 		if c.failed = err != nil; !c.failed {
-			c.byGroup, c.places = owners(groups, s.opts.Pods()), places(groups)
+			c.byGroup = owners(groups, s.opts.Pods())
+			c.places = places(groups)
 			c.disks = filesystemsOf(groups)
 		}
 		registry := prometheus.NewRegistry()

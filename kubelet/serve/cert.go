@@ -44,7 +44,8 @@ func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*
 		if o.CertDir == "" {
 			return nil, fmt.Errorf("serving: neither a certificate nor a folder for one is given")
 		}
-		c.certFile, c.keyFile = filepath.Join(o.CertDir, "kubelet.crt"), filepath.Join(o.CertDir, "kubelet.key")
+		c.certFile = filepath.Join(o.CertDir, "kubelet.crt")
+		c.keyFile = filepath.Join(o.CertDir, "kubelet.key")
 		c.renew = func() error { return selfSign(c.certFile, c.keyFile, node, o.NodeAddresses) }
 	}
 	if _, err := c.get(nil); err != nil {

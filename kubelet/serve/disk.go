@@ -59,7 +59,9 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		c.Logs.InodesUsed = number(use.logs[c.Name].inodes)
 		if c.Rootfs != nil {
 			root := fsOf(0)
-			root.Time, root.UsedBytes, root.InodesUsed = c.Rootfs.Time, c.Rootfs.UsedBytes, c.Rootfs.InodesUsed
+			root.Time = c.Rootfs.Time
+			root.UsedBytes = c.Rootfs.UsedBytes
+			root.InodesUsed = c.Rootfs.InodesUsed
 			c.Rootfs = root
 			local.add(ptr.Deref(root.UsedBytes, 0), ptr.Deref(root.InodesUsed, 0))
 		}
@@ -90,8 +92,10 @@ func volumeStats(v *measure.Usage, namespace string, on *statsapi.FsStats) stats
 		one.VolumeHealthStats = &statsapi.VolumeHealthStats{Abnormal: *v.Abnormal}
 	}
 	if v.CapacityBytes > 0 {
-		one.CapacityBytes, one.AvailableBytes = number(v.CapacityBytes), number(v.AvailableBytes)
-		one.Inodes, one.InodesFree = number(v.Inodes), number(v.InodesFree)
+		one.CapacityBytes = number(v.CapacityBytes)
+		one.AvailableBytes = number(v.AvailableBytes)
+		one.Inodes = number(v.Inodes)
+		one.InodesFree = number(v.InodesFree)
 	}
 	return one
 }
@@ -113,7 +117,8 @@ func (s *sampler) measure(view pod.View) diskUse {
 		}
 	}
 	if s.opts.Volumes != nil {
-		use.volumes, use.files = s.opts.Volumes.Usage(ctx, view.Pod.UID), s.opts.Volumes.FileUsage(view.Pod.UID)
+		use.volumes = s.opts.Volumes.Usage(ctx, view.Pod.UID)
+		use.files = s.opts.Volumes.FileUsage(view.Pod.UID)
 	}
 	return use
 }

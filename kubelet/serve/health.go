@@ -61,7 +61,8 @@ func health(name string, all []check, counts *slis) http.HandlerFunc {
 // form (k8s.io/apiserver pkg/server/healthz): "ok", or one line for each check if the query has verbose or a check
 // fails. Why one fails is not said there, because more callers may read this than the checks one by one.
 func judge(name string, all []check, query url.Values, counts *slis) (failed []string, text string) {
-	excluded, unknown := query["exclude"], slices.Clone(query["exclude"])
+	excluded := query["exclude"]
+	unknown := slices.Clone(query["exclude"])
 	var lines strings.Builder
 	for _, c := range all {
 		if slices.Contains(excluded, c.name) {

@@ -35,7 +35,8 @@ type latest[T any] struct {
 // is none yet, it waits for firstWait. The answer is shared: the caller must not change it.
 func (l *latest[T]) get(ctx context.Context) (T, error) {
 	l.mu.Lock()
-	known, fresh := l.known, time.Since(l.at) < l.maxAge
+	known := l.known
+	fresh := time.Since(l.at) < l.maxAge
 	value := l.value
 	l.mu.Unlock()
 	if known && fresh {
@@ -126,7 +127,10 @@ func (l *latest[T]) start() chan struct{} {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.failed = err; err == nil {
-			l.value, l.known, l.at, l.asked = value, true, time.Now(), asked
+			l.value = value
+			l.known = true
+			l.at = time.Now()
+			l.asked = asked
 		}
 		l.asking = nil
 		close(done)

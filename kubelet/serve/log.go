@@ -213,7 +213,8 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 			if next, ok := h.rotated(*f, path); ok {
 				err := errors.Join(lines.all(w.line), lines.rest(w.line)) // the end of the old file
 				(*f).Close()
-				*f, lines = next, &lineReader{from: logs.Until(ctx, next)}
+				*f = next
+				lines = &lineReader{from: logs.Until(ctx, next)}
 				if err != nil {
 					return err
 				}

@@ -45,7 +45,8 @@ func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 		}
 		return &n
 	}
-	out.tail, out.limit = number("tailLines", 0), number("limitBytes", 1)
+	out.tail = number("tailLines", 0)
+	out.limit = number("limitBytes", 1)
 
 	since := number("sinceSeconds", 1)
 	if since != nil {
@@ -89,7 +90,8 @@ func truth(q url.Values, name string) bool {
 // pick returns the container ID and log file of the instance that a client wants to read. An error has the status code
 // of the answer.
 func (s *Server) pick(r *http.Request, previous bool) (id, path string, code int, err error) {
-	name, pod := r.PathValue("container"), r.PathValue("pod")
+	name := r.PathValue("container")
+	pod := r.PathValue("pod")
 	view, ok := s.find(r)
 	if !ok {
 		return "", "", http.StatusNotFound, fmt.Errorf("pod %q does not exist", pod)

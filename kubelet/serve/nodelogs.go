@@ -89,8 +89,10 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 		return &n
 	}
 
-	out.since, out.until = moment("sinceTime"), moment("untilTime")
-	out.boot, out.tail = number("boot"), number("tailLines")
+	out.since = moment("sinceTime")
+	out.until = moment("untilTime")
+	out.boot = number("boot")
+	out.tail = number("tailLines")
 	out.pattern = q.Get("pattern")
 	if len(errs) > 0 || len(out.files)+len(out.services) == 0 && out.logOptions == (logOptions{}) {
 		return nil, errs

@@ -65,7 +65,8 @@ func newSampler(opts Options) *sampler {
 	}
 	s := &sampler{opts: opts, disk: map[types.UID]diskUse{}, rates: map[string]spent{}}
 	// longer than statsAge, so that run renews them before a reader waits
-	s.summary.ask, s.summary.maxAge = s.take, statsAge+statsAge/10
+	s.summary.ask = s.take
+	s.summary.maxAge = statsAge + statsAge/10
 	return s
 }
 
@@ -176,7 +177,8 @@ func (s *sampler) node(ctx context.Context) statsapi.NodeStats {
 	}
 	node.Network = networkOf(usage.Interfaces, at)
 	if usage.Inodes > 0 {
-		node.Fs.Inodes, node.Fs.InodesFree = number(usage.Inodes), number(usage.InodesFree)
+		node.Fs.Inodes = number(usage.Inodes)
+		node.Fs.InodesFree = number(usage.InodesFree)
 		node.Fs.InodesUsed = number(usage.Inodes - min(usage.Inodes, usage.InodesFree))
 	}
 
@@ -223,8 +225,10 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 			whole.InodesUsed = node.InodesUsed
 		}
 		if whole.AvailableBytes == nil {
-			whole.AvailableBytes, whole.CapacityBytes = node.AvailableBytes, node.CapacityBytes
-			whole.Inodes, whole.InodesFree = node.Inodes, node.InodesFree
+			whole.AvailableBytes = node.AvailableBytes
+			whole.CapacityBytes = node.CapacityBytes
+			whole.Inodes = node.Inodes
+			whole.InodesFree = node.InodesFree
 		}
 		s.imageFs, s.imageAt = &whole, time.Now()
 	}
@@ -249,10 +253,12 @@ func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now
 		left := usage.MemoryTotal - min(usage.MemoryTotal, usage.MemoryWorkingSet)
 		node.Memory = &statsapi.MemoryStats{Time: at, UsageBytes: number(usage.MemoryUsed),
 			AvailableBytes: number(left), WorkingSetBytes: number(usage.MemoryWorkingSet)}
-		node.Memory.PageFaults, node.Memory.MajorPageFaults = known(usage.MemoryFaults), known(usage.MemoryMajorFaults)
+		node.Memory.PageFaults = known(usage.MemoryFaults)
+		node.Memory.MajorPageFaults = known(usage.MemoryMajorFaults)
 	}
 	if usage.DiskTotal > 0 {
-		node.Fs.CapacityBytes, node.Fs.AvailableBytes = number(usage.DiskTotal), number(usage.DiskAvailable)
+		node.Fs.CapacityBytes = number(usage.DiskTotal)
+		node.Fs.AvailableBytes = number(usage.DiskAvailable)
 		node.Fs.UsedBytes = number(usage.DiskTotal - usage.DiskFree)
 	}
 	s.last, s.lastAt = usage, now

@@ -71,7 +71,8 @@ func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, certs: certs, guard: newGuard(opts.Auth, opts.NodeName), stats: newSampler(opts),
 		slis: newSLIs(), requests: newRequests()}
 	if opts.Stats != nil {
-		s.metrics.ask, s.metrics.maxAge = opts.Stats.Metrics, statsAge
+		s.metrics.ask = opts.Stats.Metrics
+		s.metrics.maxAge = statsAge
 	}
 	if c := opts.Machine.Cgroups; c.Reader != nil {
 		s.groups.maxAge = groupsAge

@@ -61,7 +61,9 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	address, err, kind := "", error(nil), "exec"
+	address := ""
+	err := error(nil)
+	kind := "exec"
 	if r.URL.Path[1] == 'e' {
 		address, err = s.opts.Streams.ExecURL(r.Context(), req)
 	} else {

@@ -83,9 +83,11 @@ func (s *sampler) addRoot(node *statsapi.NodeStats) {
 		return
 	}
 	node.Memory.RSSBytes = number(g.Memory.RSS)
-	node.Memory.PageFaults, node.Memory.MajorPageFaults = number(g.Memory.OwnFaults), number(g.Memory.OwnMajorFaults)
+	node.Memory.PageFaults = number(g.Memory.OwnFaults)
+	node.Memory.MajorPageFaults = number(g.Memory.OwnMajorFaults)
 	if p := g.Pressure; p != nil && node.CPU != nil {
-		node.CPU.PSI, node.Memory.PSI = waits(&p.CPU), waits(&p.Memory)
+		node.CPU.PSI = waits(&p.CPU)
+		node.Memory.PSI = waits(&p.Memory)
 		node.IO = &statsapi.IOStats{Time: metav1.NewTime(g.At), PSI: waits(&p.IO)}
 	}
 }
@@ -144,7 +146,8 @@ func (s *sampler) itself(at metav1.Time) statsapi.ContainerStats {
 		Memory: &statsapi.MemoryStats{Time: at, WorkingSetBytes: number(u.OwnMemory), RSSBytes: number(u.OwnMemory),
 			UsageBytes: number(u.OwnMemory)}}
 	if u.OwnFaults > 0 {
-		out.Memory.PageFaults, out.Memory.MajorPageFaults = number(u.OwnFaults), number(u.OwnMajorFaults)
+		out.Memory.PageFaults = number(u.OwnFaults)
+		out.Memory.MajorPageFaults = number(u.OwnMajorFaults)
 	}
 	return out
 }
@@ -162,7 +165,8 @@ func (s *sampler) ofGroup(name string, g *usage.Group) statsapi.ContainerStats {
 		out.Memory.AvailableBytes = number(g.Memory.Limit - min(g.Memory.Limit, g.Memory.WorkingSet))
 	}
 	if p := g.Pressure; p != nil {
-		out.CPU.PSI, out.Memory.PSI = waits(&p.CPU), waits(&p.Memory)
+		out.CPU.PSI = waits(&p.CPU)
+		out.Memory.PSI = waits(&p.Memory)
 		out.IO = &statsapi.IOStats{Time: at, PSI: waits(&p.IO)}
 	}
 	return out

@@ -54,7 +54,8 @@ func withOnePrefix(p []byte) (frame []byte, is bool) {
 	}
 	head, size := 2, int(p[1])
 	if size == 126 {
-		head, size = 4, int(binary.BigEndian.Uint16(p[2:]))
+		head = 4
+		size = int(binary.BigEndian.Uint16(p[2:]))
 	}
 	if size > 1<<16 || len(p) != head+size || size == 0 || p[head] != errorChannel ||
 		!bytes.Contains(p, []byte(doubled)) {

@@ -142,15 +142,18 @@ func reference(s *v1.PodSpec) string {
 		return "serviceaccounts"
 	}
 
-	secrets, configMaps := len(s.ImagePullSecrets) > 0, false
+	secrets := len(s.ImagePullSecrets) > 0
+	configMaps := false
 	for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
 			for _, from := range list[i].EnvFrom {
-				secrets, configMaps = secrets || from.SecretRef != nil, configMaps || from.ConfigMapRef != nil
+				secrets = secrets || from.SecretRef != nil
+				configMaps = configMaps || from.ConfigMapRef != nil
 			}
 			for _, e := range list[i].Env {
 				if f := e.ValueFrom; f != nil {
-					secrets, configMaps = secrets || f.SecretKeyRef != nil, configMaps || f.ConfigMapKeyRef != nil
+					secrets = secrets || f.SecretKeyRef != nil
+					configMaps = configMaps || f.ConfigMapKeyRef != nil
 				}
 			}
 		}

@@ -164,7 +164,8 @@ func class(p *v1.Pod) v1.PodQOSClass {
 	some, equal := false, true
 	for _, r := range all {
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			request, limit := positive(r.Requests, name), positive(r.Limits, name)
+			request := positive(r.Requests, name)
+			limit := positive(r.Limits, name)
 			some = some || request != nil || limit != nil
 			if limit == nil || request != nil && request.Cmp(*limit) != 0 {
 				equal = false

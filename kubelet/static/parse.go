@@ -88,7 +88,10 @@ func complete(p *v1.Pod, o Origin) error {
 	}
 
 	p.Status = v1.PodStatus{}
-	p.ResourceVersion, p.Generation, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = "", 0, nil, nil
+	p.ResourceVersion = ""
+	p.Generation = 0
+	p.DeletionTimestamp = nil
+	p.DeletionGracePeriodSeconds = nil
 	if p.UID == "" { // before the defaults, so that a later version with other defaults finds the same pod
 		uid, err := identity(p, o)
 		if err != nil {

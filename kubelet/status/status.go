@@ -264,9 +264,14 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 		w.mu.Unlock()
 		return
 	}
-	s.queued, s.busy, s.again = false, true, false
+	s.queued = false
+	s.busy = true
+	s.again = false
 	w.settled(s)
-	base, want, del, written := s.base, s.want, s.delete && !s.deleted, s.written()
+	base := s.base
+	want := s.want
+	del := s.delete && !s.deleted
+	written := s.written()
 	w.mu.Unlock()
 
 	var after *v1.Pod
@@ -313,7 +318,8 @@ func (w *Writer) send(ctx context.Context, uid types.UID) {
 func (w *Writer) guarded(ctx context.Context, base *v1.Pod, want v1.PodStatus) (after *v1.Pod, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			after, err = nil, fmt.Errorf("internal error: %v", r)
+			after = nil
+			err = fmt.Errorf("internal error: %v", r)
 		}
 	}()
 	return w.write(ctx, base, want)
@@ -388,10 +394,11 @@ func Merge(base, want v1.PodStatus) v1.PodStatus {
 	if base.Phase == v1.PodFailed || base.Phase == v1.PodSucceeded {
 		out.Phase = base.Phase
 	}
-	out.QOSClass, out.NominatedNodeName, out.ResourceClaimStatuses = base.QOSClass, base.NominatedNodeName,
-		base.ResourceClaimStatuses
-	out.ExtendedResourceClaimStatus, out.NodeAllocatableResourceClaimStatuses = base.ExtendedResourceClaimStatus,
-		base.NodeAllocatableResourceClaimStatuses
+	out.QOSClass = base.QOSClass
+	out.NominatedNodeName = base.NominatedNodeName
+	out.ResourceClaimStatuses = base.ResourceClaimStatuses
+	out.ExtendedResourceClaimStatus = base.ExtendedResourceClaimStatus
+	out.NodeAllocatableResourceClaimStatuses = base.NodeAllocatableResourceClaimStatuses
 	out.ObservedGeneration = max(base.ObservedGeneration, want.ObservedGeneration)
 	return out
 }

@@ -17,7 +17,8 @@ func (r *Reader) readFilesystems(g *Group) {
 	for line := range strings.Lines(string(mounts)) {
 		// id parent major:minor root mountpoint options … - type source options
 		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
-		f, source := strings.Fields(before), strings.Fields(after)
+		f := strings.Fields(before)
+		source := strings.Fields(after)
 		if len(f) < 5 || len(source) < 2 || !strings.HasPrefix(source[1], "/dev/") || seen[f[2]] {
 			continue
 		}
@@ -41,9 +42,15 @@ func (fs *Filesystem) add(stats, id string) {
 			continue
 		}
 		n := func(i int) uint64 { v, _ := strconv.ParseUint(f[i], 10, 64); return v }
-		fs.ReadsMerged, fs.SectorsRead, fs.ReadTime = n(4), n(5), n(6)
-		fs.WritesMerged, fs.SectorsWritten, fs.WriteTime = n(8), n(9), n(10)
-		fs.Current, fs.BusyTime, fs.WeightedTime = n(11), n(12), n(13)
+		fs.ReadsMerged = n(4)
+		fs.SectorsRead = n(5)
+		fs.ReadTime = n(6)
+		fs.WritesMerged = n(8)
+		fs.SectorsWritten = n(9)
+		fs.WriteTime = n(10)
+		fs.Current = n(11)
+		fs.BusyTime = n(12)
+		fs.WeightedTime = n(13)
 		return
 	}
 }

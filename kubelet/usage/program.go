@@ -54,10 +54,12 @@ func (r *Reader) Process(pid int) (g Group, ok bool) {
 	}
 	n := func(field int) uint64 { v, _ := strconv.ParseUint(f[field-3], 10, 64); return v }
 	g.At, g.Created = time.Now(), info.ModTime()
-	g.Memory.Faults, g.Memory.MajorFaults = n(10), n(12)
+	g.Memory.Faults = n(10)
+	g.Memory.MajorFaults = n(12)
 	g.CPU.User, g.CPU.System = n(14)*tick, n(15)*tick
 	g.CPU.Total = g.CPU.User + g.CPU.System
 	g.Memory.RSS = n(24) * uint64(os.Getpagesize())
-	g.Memory.Usage, g.Memory.WorkingSet = g.Memory.RSS, g.Memory.RSS
+	g.Memory.Usage = g.Memory.RSS
+	g.Memory.WorkingSet = g.Memory.RSS
 	return g, true
 }

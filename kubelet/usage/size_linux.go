@@ -8,7 +8,8 @@ func sizeOf(path string, fs *Filesystem) bool {
 	if unix.Statfs(path, &st) != nil || st.Blocks == 0 {
 		return false
 	}
-	fs.Size, fs.Used = st.Blocks*uint64(st.Bsize), (st.Blocks-st.Bfree)*uint64(st.Bsize)
+	fs.Size = st.Blocks * uint64(st.Bsize)
+	fs.Used = (st.Blocks - st.Bfree) * uint64(st.Bsize)
 	fs.Inodes, fs.InodesFree = st.Files, st.Ffree
 	return true
 }

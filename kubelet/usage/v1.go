@@ -12,7 +12,9 @@ const tick = 1e9 / 100
 
 // readV1 reads a cgroup of version 1, which has a folder for each controller.
 func (r *Reader) readV1(g *Group) {
-	cpu, time, memory := r.dir("cpu", g.Path), r.dir("cpuacct", g.Path), r.dir("memory", g.Path)
+	cpu := r.dir("cpu", g.Path)
+	time := r.dir("cpuacct", g.Path)
+	memory := r.dir("memory", g.Path)
 
 	g.CPU.Total = number(filepath.Join(time, "cpuacct.usage"))
 	table(filepath.Join(time, "cpuacct.stat"), func(name string, n uint64) {
@@ -37,17 +39,21 @@ func (r *Reader) readV1(g *Group) {
 			g.CPU.BurstTime = n
 		}
 	})
-	g.CPU.Shares, g.CPU.Period = number(filepath.Join(cpu, "cpu.shares")), number(filepath.Join(cpu,
+	g.CPU.Shares = number(filepath.Join(cpu, "cpu.shares"))
+	g.CPU.Period = number(filepath.Join(cpu,
 		"cpu.cfs_period_us"))
 	g.CPU.Quota = number(filepath.Join(cpu, "cpu.cfs_quota_us")) // -1, for none, is no number of this kind
 
 	m := &g.Memory
 	m.Usage = number(filepath.Join(memory, "memory.usage_in_bytes"))
 	m.Most, m.HasMost = numberIn(filepath.Join(memory, "memory.max_usage_in_bytes"))
-	m.Failures, m.Kernel = number(filepath.Join(memory, "memory.failcnt")), number(filepath.Join(memory,
+	m.Failures = number(filepath.Join(memory, "memory.failcnt"))
+	m.Kernel = number(filepath.Join(memory,
 		"memory.kmem.usage_in_bytes"))
-	m.Limit, m.HasLimits = limit(filepath.Join(memory, "memory.limit_in_bytes")), true
-	m.SwapLimit, m.Reserved = limit(filepath.Join(memory, "memory.memsw.limit_in_bytes")), limit(filepath.Join(memory,
+	m.Limit = limit(filepath.Join(memory, "memory.limit_in_bytes"))
+	m.HasLimits = true
+	m.SwapLimit = limit(filepath.Join(memory, "memory.memsw.limit_in_bytes"))
+	m.Reserved = limit(filepath.Join(memory,
 		"memory.soft_limit_in_bytes"))
 	m.Limited = m.Limit > 0
 	table(filepath.Join(memory, "memory.oom_control"), func(name string, n uint64) {
@@ -66,7 +72,8 @@ func (r *Reader) readV1(g *Group) {
 	})
 
 	pids := r.dir("pids", g.Path)
-	g.Tasks.Threads, g.Tasks.ThreadsMax = number(filepath.Join(pids, "pids.current")), number(filepath.Join(pids,
+	g.Tasks.Threads = number(filepath.Join(pids, "pids.current"))
+	g.Tasks.ThreadsMax = number(filepath.Join(pids,
 		"pids.max"))
 	r.readBlkio(g)
 }

@@ -39,7 +39,8 @@ func (r *Reader) readV2(g *Group) {
 	m.Swap, m.HasSwap = numberIn(in("memory.swap.current"))
 	m.HasLimits = exists(in("memory.max"))
 	m.Limit, m.Limited = numberIn(in("memory.max"))
-	m.SwapLimit, m.Reserved = number(in("memory.swap.max")), number(in("memory.min"))
+	m.SwapLimit = number(in("memory.swap.max"))
+	m.Reserved = number(in("memory.min"))
 	table(in("memory.events"), func(name string, n uint64) {
 		if name == "oom_kill" {
 			m.Kills = n
@@ -58,7 +59,8 @@ func (r *Reader) readV2(g *Group) {
 		m.Usage = m.RSS + m.Cache
 	}
 
-	g.Tasks.Threads, g.Tasks.ThreadsMax = number(in("pids.current")), number(in("pids.max"))
+	g.Tasks.Threads = number(in("pids.current"))
+	g.Tasks.ThreadsMax = number(in("pids.max"))
 	r.readIO(g, in("io.stat"))
 	r.readPressure(g, dir)
 }

@@ -80,7 +80,8 @@ func (m *Manager) EtcHosts(pod *v1.Pod, c *v1.Container, h Hosts) (*Mount, error
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making folder of pod: %w", err)
 	}
-	file, want := filepath.Join(dir, hostsName), HostsContent(h)
+	file := filepath.Join(dir, hostsName)
+	want := HostsContent(h)
 	if err := writeHosts(file, want); err != nil {
 		return nil, fmt.Errorf("writing hosts file of pod: %w", err)
 	}

@@ -279,7 +279,9 @@ func (m *Manager) rewrite(ctx context.Context, p *podVolumes) error {
 	defer p.work.Unlock()
 
 	p.mu.Lock()
-	pod, facts, closed := p.pod, p.facts, p.closed
+	pod := p.pod
+	facts := p.facts
+	closed := p.closed
 	p.mu.Unlock()
 	if closed {
 		return nil

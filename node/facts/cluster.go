@@ -125,7 +125,10 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 			Addresses: inside, Local: localInside, Headless: headless, Backends: backendsOf(s, p.Name, all)}
 		out = append(out, one)
 		if len(outside) > 0 || p.NodePort != 0 {
-			one.Addresses, one.NodePort, one.Local, one.External = outside, uint16(p.NodePort), localOutside, true
+			one.Addresses = outside
+			one.NodePort = uint16(p.NodePort)
+			one.Local = localOutside
+			one.External = true
 			out = append(out, one)
 		}
 	}

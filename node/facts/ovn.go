@@ -96,7 +96,8 @@ func ovsOf(rows tables) *path.OVS {
 	out := &path.OVS{}
 	for _, row := range rows["Open_vSwitch"] {
 		ids := row.Map("external_ids")
-		out.SystemID, out.EncapIPs = ids["system-id"], addresses(strings.Split(ids["ovn-encap-ip"], ","))
+		out.SystemID = ids["system-id"]
+		out.EncapIPs = addresses(strings.Split(ids["ovn-encap-ip"], ","))
 	}
 	for _, bridge := range rows["Bridge"] {
 		if bridge.Text("name") != "br-int" {

@@ -23,10 +23,16 @@ import (
 
 // gather notes the facts of this machine. It changes nothing.
 func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
-	f.System, f.Privileged, f.NIC, f.NodeIP, f.InstallDir = "linux", os.Geteuid() == 0, s.NIC, s.NodeIP, s.InstallDir
+	f.System = "linux"
+	f.Privileged = os.Geteuid() == 0
+	f.NIC = s.NIC
+	f.NodeIP = s.NodeIP
+	f.InstallDir = s.InstallDir
 	f.Linux = &preflight.LinuxFacts{Systemd: install.HasSystemd()}
 	if host, err := platform.ReadHost("/"); err == nil {
-		f.Hostname, f.Memory, f.Linux.SwapBytes = host.Hostname, host.MemoryBytes, host.SwapBytes
+		f.Hostname = host.Hostname
+		f.Memory = host.MemoryBytes
+		f.Linux.SwapBytes = host.SwapBytes
 	}
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward"); err == nil {
 		f.Linux.Forwarding = strings.TrimSpace(string(text))

@@ -22,15 +22,20 @@ import (
 
 // gather notes the facts of this machine. It changes nothing.
 func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
-	f.System, f.Privileged, f.NIC, f.NodeIP, f.InstallDir = "windows", windows.GetCurrentProcessToken().
-		IsElevated(), s.NIC, s.NodeIP, s.InstallDir
+	f.System = "windows"
+	f.Privileged = windows.GetCurrentProcessToken().IsElevated()
+	f.NIC = s.NIC
+	f.NodeIP = s.NodeIP
+	f.InstallDir = s.InstallDir
 	w := &preflight.WindowsFacts{NoService: missingLibraries(), Pending: pendingRestarts(),
 		TestSigning: strings.Contains(strings.ToUpper(regText(controlKey, "SystemStartOptions")), "TESTSIGNING"),
 		LaterRename: hasValue(sessionKey, "PendingFileRenameOperations"), Firewall: firewallPolicy(), Path: s.Bundled,
 		NetworkPath: onNetwork(s.Bundled)}
 	f.Windows = w
 	if host, err := platform.ReadHost(rootFolder(s.Root)); err == nil {
-		f.Hostname, f.Memory, w.Product = host.Hostname, host.MemoryBytes, host.OSImage
+		f.Hostname = host.Hostname
+		f.Memory = host.MemoryBytes
+		w.Product = host.OSImage
 		w.Build = buildOf(host.WindowsRelease)
 	}
 	for _, name := range []string{"CONTAINER_NETWORK", "KUBE_NETWORK", "INTERFACE_TO_ADD_SERVICE_IP"} {
@@ -117,7 +122,8 @@ func listener(number int) preflight.Port {
 	p := preflight.Port{Number: number}
 	pid, err := platform.ListenerOf(uint16(number))
 	if err == nil {
-		p.PID, p.Program = int(pid), platform.ProgramOf(pid)
+		p.PID = int(pid)
+		p.Program = platform.ProgramOf(pid)
 	}
 	return p
 }
@@ -162,8 +168,9 @@ func pendingRestarts() (list []string) {
 			list = append(list, text)
 		}
 	}
-	active, wanted := regText(controlKey+`\ComputerName\ActiveComputerName`,
-		"ComputerName"), regText(controlKey+`\ComputerName\ComputerName`, "ComputerName")
+	active := regText(controlKey+`\ComputerName\ActiveComputerName`,
+		"ComputerName")
+	wanted := regText(controlKey+`\ComputerName\ComputerName`, "ComputerName")
 	if active != "" && wanted != "" && !strings.EqualFold(active, wanted) {
 		list = append(list, "the computer's new name "+wanted)
 	}

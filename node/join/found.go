@@ -42,11 +42,14 @@ func (f *found) findCluster(ctx context.Context, s *Setup, r Request, before ear
 	c.KubeletVers, c.UUID = kubelet.Version, s.UUID
 	err := f.reach(ctx, s, r, before)
 	if f.cluster != nil {
-		c.Server, c.CAHash, c.Skew, c.SkewKnown = f.cluster.Server, f.cluster.CAHash, f.cluster.Skew,
-			f.cluster.SkewKnown
+		c.Server = f.cluster.Server
+		c.CAHash = f.cluster.CAHash
+		c.Skew = f.cluster.Skew
+		c.SkewKnown = f.cluster.SkewKnown
 		c.Now = time.Now().Add(-c.Skew)
 		if list, err := credential.ParseCA(f.cluster.CA); err == nil {
-			c.NotBefore, c.NotAfter = list[0].NotBefore, list[0].NotAfter
+			c.NotBefore = list[0].NotBefore
+			c.NotAfter = list[0].NotAfter
 		}
 	}
 
@@ -143,7 +146,9 @@ func (f *found) read(ctx context.Context, s *Setup, before earlier) (err error) 
 	f.services = cmp.Or(s.ServiceCIDR, f.settings.ServiceSubnet, s.Journal.Facts[factServices])
 	f.network = cmp.Or(s.Network, before.network, f.settings.Mode, routes.DefaultMode)
 
-	c.Version, c.PodSubnet, c.ServiceSubnet = f.settings.Version, f.pods, f.services
+	c.Version = f.settings.Version
+	c.PodSubnet = f.pods
+	c.ServiceSubnet = f.services
 	linuxSettings(&f.facts, f.settings.Kubelet)
 	if c.Network.Wanted = f.network; f.network == routes.OVN {
 		f.facts.OpenVSwitch = askSwitch(ctx, switchOptions(s))

@@ -32,7 +32,8 @@ func Leave(ctx context.Context, o LeaveOptions, p Progress) step.Report {
 	defer cancel()
 	l.report.Outcome = step.Left
 	if err := l.all(ctx); err != nil {
-		l.report.Error, l.report.Outcome = err.Error(), step.Failed
+		l.report.Error = err.Error()
+		l.report.Outcome = step.Failed
 	}
 	l.report.Seconds = time.Since(start).Seconds()
 	return l.report
@@ -77,7 +78,8 @@ func (l *leave) all(ctx context.Context) error {
 func (l *leave) prepare() (joined bool, err error) {
 	l.setup, joined, err = recalled()
 	if joined {
-		l.report.Node, l.report.Server = l.setup.Name, l.setup.Journal.Server
+		l.report.Node = l.setup.Name
+		l.report.Server = l.setup.Journal.Server
 	}
 	return joined, err
 }

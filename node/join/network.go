@@ -68,7 +68,8 @@ func (r *run) topologies(ctx context.Context, f *found) error {
 		}
 		n.Advice = adviceOf(fit.Advise(c, routes.Modes()))
 	}
-	r.report.Network, r.report.Topologies = n.Name(), preflight.Topologies(&f.facts)
+	r.report.Network = n.Name()
+	r.report.Topologies = preflight.Topologies(&f.facts)
 	return nil
 }
 

@@ -13,9 +13,15 @@ type plan struct {
 
 // newPlan gives the node what was found out, and returns the steps that make it.
 func newPlan(s *Setup, f *found, r Request) (p plan, err error) {
-	s.Cluster, s.Settings, s.Bootstrap = f.cluster, f.settings, f.bootstrap
-	s.Network, s.Pods, s.Services = f.network, f.pods, f.services
-	s.Journal.Node, s.Journal.Server, s.Journal.CAHash = s.Name, s.Cluster.Server, s.Cluster.CAHash
+	s.Cluster = f.cluster
+	s.Settings = f.settings
+	s.Bootstrap = f.bootstrap
+	s.Network = f.network
+	s.Pods = f.pods
+	s.Services = f.services
+	s.Journal.Node = s.Name
+	s.Journal.Server = s.Cluster.Server
+	s.Journal.CAHash = s.Cluster.CAHash
 	if err := s.remember(); err != nil {
 		return p, err
 	}

@@ -53,7 +53,8 @@ func newSetup(r Request) (*Setup, error) {
 	s := &Setup{Root: r.Root, Start: r.Wait != WaitNone, CheckRoutes: r.CheckRoutes}
 	s.choose(r.Choices)
 	s.paths()
-	s.Name, s.UUID = strings.ToLower(cmp.Or(r.NodeName, host.Hostname)), host.SystemUUID
+	s.Name = strings.ToLower(cmp.Or(r.NodeName, host.Hostname))
+	s.UUID = host.SystemUUID
 	journal := step.NewJournal(s.Name, "")
 	s.Journal = &journal
 
@@ -99,7 +100,9 @@ func (s *Setup) remember() error {
 		return fmt.Errorf("encoding the journal: %w", err)
 	}
 	facts := s.Journal.Facts
-	facts[factPods], facts[factServices], facts[factChoices] = s.Pods, s.Services, string(text)
+	facts[factPods] = s.Pods
+	facts[factServices] = s.Services
+	facts[factChoices] = string(text)
 	return nil
 }
 

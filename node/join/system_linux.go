@@ -33,7 +33,9 @@ var packageUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 func rootFolder(string) string { return "/" }
 
 func (s *Setup) paths() {
-	s.Kubernetes, s.Kubelet, s.State = "/etc/kubernetes", "/var/lib/kubelet", stateFolder
+	s.Kubernetes = "/etc/kubernetes"
+	s.Kubelet = "/var/lib/kubelet"
+	s.State = stateFolder
 }
 
 // DefaultInstallDir is where programs go that no package installed.

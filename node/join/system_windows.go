@@ -30,7 +30,8 @@ func rootFolder(given string) string { return cmp.Or(given, `C:\`) }
 
 func (s *Setup) paths() {
 	root := rootFolder(s.Root)
-	s.Kubernetes, s.Kubelet = filepath.Join(root, "etc", "kubernetes"), filepath.Join(root, "var", "lib", "kubelet")
+	s.Kubernetes = filepath.Join(root, "etc", "kubernetes")
+	s.Kubelet = filepath.Join(root, "var", "lib", "kubelet")
 	s.State = dataFolder
 }
 

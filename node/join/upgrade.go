@@ -112,7 +112,9 @@ func (x *exchange) locked(run func(*exchange) error) error {
 			return fmt.Errorf("finding --source: %w", err)
 		}
 	}
-	x.setup, x.report.Node, x.report.Server = s, s.Name, s.Journal.Server
+	x.setup = s
+	x.report.Node = s.Name
+	x.report.Server = s.Journal.Server
 	if x.journal, err = readUpgrade(s.State); err != nil {
 		return err
 	}
@@ -161,10 +163,14 @@ func (x *exchange) rollback(ctx context.Context) error {
 	case j == nil:
 		return fmt.Errorf("this machine was never upgraded: %w", upgrade.ErrRefused)
 	case j.Phase == upgrade.WentBack:
-		x.report.From, x.report.To, x.report.Outcome = j.From, j.From, step.Unchanged
+		x.report.From = j.From
+		x.report.To = j.From
+		x.report.Outcome = step.Unchanged
 		return nil
 	}
-	x.report.From, x.report.To, x.report.Outcome = j.To, j.From, step.Upgraded
+	x.report.From = j.To
+	x.report.To = j.From
+	x.report.Outcome = step.Upgraded
 	if x.DryRun {
 		x.report.Outcome = step.Planned
 		return nil

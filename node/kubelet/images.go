@@ -16,7 +16,8 @@ import (
 
 // makeImages makes what pulls images, and what removes those that nobody uses.
 func (p *parts) makeImages(context.Context) (err error) {
-	pulls, count := puller(p.cfg, p.runtime.images), p.meter.Images()
+	pulls := puller(p.cfg, p.runtime.images)
+	count := p.meter.Images()
 	pulls.Count = count
 	pulls.NodeConfigs = image.NodeConfigFolders(p.host.root)
 	pulls.Builds = p.imageBuilds()
@@ -49,7 +50,8 @@ func useProviders(pulls *image.Puller, given *Options, client *kube.Kubelet) err
 	if err != nil {
 		return err
 	}
-	providers.Matches, providers.RegistryOf = image.Matches, image.RegistryOf
+	providers.Matches = image.Matches
+	providers.RegistryOf = image.RegistryOf
 	if client != nil { // else the interface would not be nil
 		providers.Accounts = client
 	}

@@ -114,6 +114,7 @@ func shownMachine(h *platform.Host, cgroups serve.CgroupOptions) serve.Machine {
 	for _, at := range parts.CPUs {
 		cores[at.Core], sockets[at.Socket] = true, true
 	}
-	m.Cores, m.Sockets = int64(len(cores)), int64(len(sockets))
+	m.Cores = int64(len(cores))
+	m.Sockets = int64(len(sockets))
 	return m
 }

@@ -44,7 +44,9 @@ func (p *parts) describeNode(context.Context) (err error) {
 		return err
 	}
 	p.node.Options, err = nodeOptions(p.cfg, p.given, p.host.name, p.host.Host)
-	p.node.Reserved, p.node.IPs, p.node.Changed = p.machine.reserved, p.addresses.list, p.changed
+	p.node.Reserved = p.machine.reserved
+	p.node.IPs = p.addresses.list
+	p.node.Changed = p.changed
 	p.node.NetworkAwaited = p.gate.Why
 	return err
 }

@@ -78,7 +78,8 @@ func (p *parts) newLeftReader() (*leftReader, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.pods, r.podsLimit = p.cgroups.Memory, uint64(most.Memory().Value())
+		r.pods = p.cgroups.Memory
+		r.podsLimit = uint64(most.Memory().Value())
 	}
 	return r, nil
 }
@@ -130,8 +131,8 @@ func (r *leftReader) addImages(out *evict.Left) {
 	if out.ImagesApart && !out.LayersApart {
 		from = [2]string{evict.ImageFsAvailable, evict.ImageFsInodesFree}
 	}
-	out.Levels[evict.ContainerFsAvailable], out.Levels[evict.ContainerFsInodesFree] = out.Levels[from[0]],
-		out.Levels[from[1]]
+	out.Levels[evict.ContainerFsAvailable] = out.Levels[from[0]]
+	out.Levels[evict.ContainerFsInodesFree] = out.Levels[from[1]]
 }
 
 // levelsOf returns what a reading of the machine says: memory, the node's own file system, process ids.
@@ -139,7 +140,8 @@ func levelsOf(node platform.Usage, now time.Time) map[string]evict.Level {
 	memory := evict.Level{Left: node.MemoryTotal - min(node.MemoryTotal, node.MemoryWorkingSet),
 		Whole: node.MemoryTotal, At: now}
 	if node.CommitLimit > 0 { // Windows: memory that was promised counts, used or not
-		memory.Left, memory.Whole = node.CommitLimit-min(node.CommitLimit, node.CommitTotal), node.CommitLimit
+		memory.Left = node.CommitLimit - min(node.CommitLimit, node.CommitTotal)
+		memory.Whole = node.CommitLimit
 	}
 	out := map[string]evict.Level{
 		evict.MemoryAvailable: memory,

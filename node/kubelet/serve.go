@@ -38,7 +38,8 @@ type server struct {
 
 // makeServer makes the server. It listens when it runs.
 func (p *parts) makeServer(ctx context.Context) error {
-	cfg, o := p.cfg, pages{kubelet: p.kubelet, cfg: p.cfg, given: p.given, client: p.api.client, node: &p.node.Options,
+	cfg := p.cfg
+	o := pages{kubelet: p.kubelet, cfg: p.cfg, given: p.given, client: p.api.client, node: &p.node.Options,
 		host: &p.host, meter: p.meter, runtime: p.runtime.Runtime, volumes: p.volumes, cgroups: p.cgroups}
 	secure, err := o.tls(ctx)
 	if err != nil {

@@ -31,7 +31,10 @@ func (p *parts) volumeOptions() volume.Options {
 		return options
 	}
 
-	options.Objects, options.Tokens, options.Claims, options.Drivers = client.Objects, client, client, p.plugins.drivers
+	options.Objects = client.Objects
+	options.Tokens = client
+	options.Claims = client
+	options.Drivers = p.plugins.drivers
 	if config.On(p.cfg.FeatureGates, "ClusterTrustBundleProjection") {
 		options.TrustBundles = client.Objects
 	}

@@ -42,10 +42,13 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 	source := p.source(ctx, service.Refuse)
 	o := p.kernelOptions()
 	host := newHost(p.server)
-	o.Host, o.Take, o.Changed, o.Reporter = kernel.HostOf(host), source.take, source.changed, memoryReleaser{p.server,
-		&sync.Once{}}
+	o.Host = kernel.HostOf(host)
+	o.Take = source.take
+	o.Changed = source.changed
+	o.Reporter = memoryReleaser{p.server, &sync.Once{}}
 	o.Notify = host.Notifications(ctx)
-	o.NodeAddrs, o.NodeChanged = p.nodeAddrs, p.node.Changed()
+	o.NodeAddrs = p.nodeAddrs
+	o.NodeChanged = p.node.Changed()
 	if !p.NoProbes {
 		o.Dial, o.Probed = connect, p.probed()
 	}
@@ -72,7 +75,9 @@ func (p *parts) mode(ctx context.Context) (running, error) {
 // renewAfterReboot makes the proxy replace the load balancers that it finds if the host may have rebooted since they
 // were written.
 func (p *parts) renewAfterReboot(ctx context.Context, o *kernel.Options) {
-	logger, file, boot := klog.FromContext(ctx), p.stateFile(Kernelspace), platform.BootID()
+	logger := klog.FromContext(ctx)
+	file := p.stateFile(Kernelspace)
+	boot := platform.BootID()
 	if boot == "" {
 		logger.Info(
 			"The host reports no boot id: load balancers that lost their rules in a reboot are replaced only where a connection to them fails")

@@ -21,7 +21,8 @@ func (p *parts) userspaceMode(ctx context.Context) running {
 // servingOptions returns the options of a proxy that serves, without where its services come from.
 func (p *parts) servingOptions() proxy.Options {
 	o := p.userspaceOptions()
-	o.Reporter, o.Reserved = p.server, apiAddresses(p.api)
+	o.Reporter = p.server
+	o.Reserved = apiAddresses(p.api)
 	if p.NodePortsPrimary {
 		o.Primary = p.primaryAddresses
 	}

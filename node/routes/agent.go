@@ -140,7 +140,9 @@ func (a *agent) routeKeeper() keeper {
 
 // loop makes the pod network, then starts the routes, and comes back when something changed.
 func (a *agent) loop(ctx context.Context, tasks *sync.WaitGroup) {
-	held, calm, last := false, false, time.Now()
+	held := false
+	calm := false
+	last := time.Now()
 	loop.Loop{Wake: a.wake, Period: networkPeriod, Retry: networkRetry, Pass: func(ctx context.Context) error {
 		if !calm && time.Since(last) >= networkRetry.First {
 			calm = true

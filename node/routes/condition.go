@@ -16,7 +16,8 @@ import (
 // The network counts as available once it is made and no route is refused for a reason that lies in this node. A
 // conflict that appears later does not take that back, because pods that run here would gain nothing by it.
 func (a *agent) publish(ctx context.Context, status keep.Status) error {
-	refused, doubts := refusals(status), remarks(status)
+	refused := refusals(status)
+	doubts := remarks(status)
 	problems := slices.Concat(status.Problems, status.Refused)
 	for _, event := range []struct {
 		reason   string

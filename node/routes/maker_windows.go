@@ -15,7 +15,8 @@ import (
 )
 
 func newMaker(o Options) (maker, error) {
-	client, keeper := hcn.New(hcn.Options{}), adapters.New(adapters.NewHost(o.Cluster6.IsValid()))
+	client := hcn.New(hcn.Options{})
+	keeper := adapters.New(adapters.NewHost(o.Cluster6.IsValid()))
 	routes := hostroutes.New(hostroutes.NewHost(), o.StateDir, o.Cluster, o.Cluster6)
 	m := hnsMaker{
 		hns: &podnet.HNS{Reader: client, Writer: hcn.Host{Client: client}, Balancers: client,

@@ -39,7 +39,10 @@ const (
 
 func newOVN(e environment) (keeper, error) {
 	o := e.OVN
-	o.Node, o.Addr, o.Cluster, o.Services = e.Node, e.Addr, e.Cluster, e.Services
+	o.Node = e.Node
+	o.Addr = e.Addr
+	o.Cluster = e.Cluster
+	o.Services = e.Services
 	if !o.EncapIP.IsValid() {
 		o.EncapIP = e.NodeIP
 	}

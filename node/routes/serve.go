@@ -92,8 +92,12 @@ func (a *agent) status() Status {
 // add adds the status of the routes.
 func (s *Status) add(r keep.Status) {
 	s.LastSync = r.LastSync
-	s.Wanted, s.Present, s.Failed = r.Wanted, r.Present, r.Wanted-r.Present
-	s.Error, s.Repairs, s.Routes = r.Error, r.Repairs, r.Routes
+	s.Wanted = r.Wanted
+	s.Present = r.Present
+	s.Failed = r.Wanted - r.Present
+	s.Error = r.Error
+	s.Repairs = r.Repairs
+	s.Routes = r.Routes
 	s.Peers = r.Peers
 	s.Problems = append(s.Problems, r.Problems...)
 	for _, why := range r.Refused {

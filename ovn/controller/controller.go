@@ -229,7 +229,9 @@ func (c *Controller) pass(ctx context.Context, client *ovsdb.Client, cache *ovsd
 
 	err := c.annotate(ctx, wanted)
 	c.report(func(s *Status) {
-		s.LastSync, s.Pods, s.Problems = time.Now(), len(wanted.Addresses), nil
+		s.LastSync = time.Now()
+		s.Pods = len(wanted.Addresses)
+		s.Problems = nil
 		s.LoadBalancers = wanted.Count("Load_Balancer")
 		if len(plan.Ops) > 0 {
 			s.Writes++

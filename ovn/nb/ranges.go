@@ -24,7 +24,8 @@ type earlier struct {
 // of the pod there. Without a switch, as when the Node object is made anew, the pods' annotations are all there is. A
 // kubelet can write those and the pods' addresses at will, so that such a range is only told: see usable.
 func earlierRanges(nodes []Node, pods []Pod, seen Rows) map[string]earlier {
-	ports, switches := portsOf(seen), switchesOf(seen)
+	ports := portsOf(seen)
+	switches := switchesOf(seen)
 	now := map[string]netip.Prefix{}
 	for _, n := range nodes {
 		now[n.Name] = n.Subnet

@@ -79,7 +79,8 @@ func Want(f Facts, seen Rows) Wanted {
 // problem meanwhile; one that may not gets that of its Node object.
 func (w *Wanted) usable(f Facts, seen Rows) []Node {
 	all := slices.SortedFunc(slices.Values(f.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	before, switches := earlierRanges(all, f.Pods, seen), switchesOf(seen)
+	before := earlierRanges(all, f.Pods, seen)
+	switches := switchesOf(seen)
 	claims := claimsOf(f, all, before)
 	overlapping := podranges.Settle(claims,
 		func(c podranges.Claim) bool { return switches[ovnet.SwitchName(c.Node)].subnet == c.Dst })
@@ -138,7 +139,8 @@ func gateway(n Node, nodes []Node) Node {
 // source has less weight than those to the ranges of the nodes, which are as long.
 func (w *Wanted) node(n Node, out Node) {
 	name := ovnet.SwitchName(n.Name)
-	router, self := ovnet.RouterAddr(n.Subnet), ovnet.NodeAddr(n.Subnet)
+	router := ovnet.RouterAddr(n.Subnet)
+	self := ovnet.NodeAddr(n.Subnet)
 	from := fromNode
 	if n.told {
 		from = fromPods
@@ -250,7 +252,8 @@ func (w *Wanted) pods(pods []Pod, nodes []Node, seen Rows) {
 // pod adds the port of a pod. The database's port_security drops what a pod sends with an address that is not its own.
 // The chassis and the UID make sure that only the interface of this pod on its own node becomes the port.
 func (w *Wanted) pod(p Pod, n Node, at ovnet.Address) {
-	name, both := ovnet.PodPort(p.Namespace, p.Name), at.MAC+" "+at.IP.String()
+	name := ovnet.PodPort(p.Namespace, p.Name)
+	both := at.MAC + " " + at.IP.String()
 	w.add(Object{Table: "Logical_Switch_Port", Key: name,
 		Parents: []Parent{{"Logical_Switch", ovnet.SwitchName(n.Name), "ports"}}, Columns: map[string]any{
 			"name": name, "addresses": Texts{both}, "port_security": Texts{both},

@@ -28,8 +28,10 @@ func Adapt(f *service.Frontend) *service.Frontend {
 	}
 
 	adapted := *f
-	adapted.Kind, adapted.Backends, adapted.LocalOnly, adapted.PreserveDestination = InsideOnly, f.InternalBackends,
-		false, false
+	adapted.Kind = InsideOnly
+	adapted.Backends = f.InternalBackends
+	adapted.LocalOnly = false
+	adapted.PreserveDestination = false
 	return &adapted
 }
 

@@ -183,7 +183,8 @@ func (p Planner) balancer(f *service.Frontend, old *Balancer, usable []service.B
 				"the frontend is owned by load balancer %s, which is not ours", old.ID)
 			return
 		}
-		op.Verb, op.Old = ReplaceLB, hns.LoadBalancerID(old.ID.String())
+		op.Verb = ReplaceLB
+		op.Old = hns.LoadBalancerID(old.ID.String())
 		if p.Facts.canModify() && sameFrontend(old.Doc, lb) {
 			op.Verb, op.LB.ID = ModifyLB, op.Old
 		}

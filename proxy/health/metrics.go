@@ -241,7 +241,9 @@ func (s *Server) Taken(states []service.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, state := range states {
-		internal, external, beyond := false, false, 0
+		internal := false
+		external := false
+		beyond := 0
 		for _, f := range state.Frontends {
 			if s.options.MaxBackends > 0 {
 				beyond += max(0, len(f.Backends)-s.options.MaxBackends)

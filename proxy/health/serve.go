@@ -293,7 +293,9 @@ func (t *table) line(name string, r record) ServiceLine {
 		l.Since = time.Unix(0, bad).UTC()
 	}
 	if r.detail != nil {
-		l.Reason, l.Message, l.Failures = r.detail.reason, r.detail.message, r.detail.failures
+		l.Reason = r.detail.reason
+		l.Message = r.detail.message
+		l.Failures = r.detail.failures
 		if r.detail.code != 0 {
 			l.Code = "0x" + strconv.FormatUint(uint64(r.detail.code), 16)
 		}

@@ -72,8 +72,11 @@ func (d *deriver) throughRelay(f *service.Frontend) *service.Frontend {
 	}
 
 	g := *f
-	g.Backends, g.InternalBackends = []service.Backend{{Addr: at, Port: port, Local: !d.facts.Overlay()}}, nil
-	g.Affinity, g.LocalOnly, g.PreserveDestination = false, false, false
+	g.Backends = []service.Backend{{Addr: at, Port: port, Local: !d.facts.Overlay()}}
+	g.InternalBackends = nil
+	g.Affinity = false
+	g.LocalOnly = false
+	g.PreserveDestination = false
 	d.relayed[f.Key] = &g
 	return &g
 }

@@ -86,7 +86,10 @@ func (d Difference) Document() health.Diff {
 		l := health.DiffLine{Text: text}
 		if key.Port != 0 { // endpoints that nothing uses are deleted for no frontend
 			about := d.about[key]
-			l.Frontend, l.Service, l.Problem, l.Since = key.String(), about.service, about.failure, about.since.UTC()
+			l.Frontend = key.String()
+			l.Service = about.service
+			l.Problem = about.failure
+			l.Since = about.since.UTC()
 		}
 		return l
 	}

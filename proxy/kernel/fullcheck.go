@@ -61,7 +61,8 @@ func (s *fullChecks) start(deep bool) {
 	s.report.begin()
 	s.running = &fullCheck{started: time.Now(), deep: deep, confirming: s.doubted}
 	s.known.written = map[balance.GUID]bool{}
-	version, network := s.known.facts.Version, s.known.facts.Network
+	version := s.known.facts.Version
+	network := s.known.facts.Network
 	if s.known.away != nil || deep {
 		version = hns.Version{} // HNS may be another one after it was away
 	}
@@ -234,9 +235,11 @@ func (s *fullChecks) toRead(listed *step, unknown objectIDs, busy map[balance.GU
 		switch {
 		case chosen[id]:
 		case index.Balancer(id) != nil:
-			read.balancers, chosen[id] = append(read.balancers, id), true
+			read.balancers = append(read.balancers, id)
+			chosen[id] = true
 		case index.Endpoint(id) != nil:
-			read.endpoints, chosen[id] = append(read.endpoints, id), true
+			read.endpoints = append(read.endpoints, id)
+			chosen[id] = true
 		}
 	}
 	return read

@@ -66,7 +66,8 @@ func (l lister) list(ctx context.Context, version hns.Version, network hns.Netwo
 		s.err = err
 		return s
 	}
-	s.endpoints, s.balancers = parseIDs(endpoints), parseIDs(balancers)
+	s.endpoints = parseIDs(endpoints)
+	s.balancers = parseIDs(balancers)
 
 	if withOutlines {
 		s.outlines, s.outlinesErr = l.outlines(ctx)

@@ -309,8 +309,10 @@ func (p *Proxy) updateFacts(s *step) {
 	facts := &p.known.facts
 	old := *facts
 	facts.Version, facts.Network = s.version, s.network
-	facts.DSR, facts.HostMAC, facts.NodeAccess, facts.OverlayRelay = p.opts.EnableDSR, p.opts.HostMAC,
-		p.opts.NodeAccess, p.opts.Relay.Overlay
+	facts.DSR = p.opts.EnableDSR
+	facts.HostMAC = p.opts.HostMAC
+	facts.NodeAccess = p.opts.NodeAccess
+	facts.OverlayRelay = p.opts.Relay.Overlay
 	if old.Version != s.version {
 		facts.ModifyLies = false
 	}

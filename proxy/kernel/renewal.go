@@ -53,7 +53,8 @@ func (r *renewal) renew(plan *balance.Plan, f *service.Frontend, planner balance
 	}
 	for i := range plan.Ops {
 		if op := &plan.Ops[i]; op.Verb == balance.ModifyLB { // a modification may leave the load balancer without rules
-			op.Verb, op.LB.ID = balance.ReplaceLB, balance.LoadBalancerID(f.Key)
+			op.Verb = balance.ReplaceLB
+			op.LB.ID = balance.LoadBalancerID(f.Key)
 		}
 	}
 }

@@ -76,7 +76,9 @@ func (d *demand) status(name string, wants *serviceDemand) (s health.ServiceStat
 			}
 		case health.Failed:
 			if s.State != health.Failed || t.failure.failures > s.Failures {
-				s.State, s.Reason, s.Message = health.Failed, t.failure.Reason, t.failure.Text
+				s.State = health.Failed
+				s.Reason = t.failure.Reason
+				s.Message = t.failure.Text
 				s.Code, s.Failures = t.failure.code, t.failure.failures
 			}
 		}

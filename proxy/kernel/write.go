@@ -69,7 +69,8 @@ func write(ctx context.Context, host balancerWriter, op balance.Op, lb hns.LoadB
 }
 
 func sameAsAsked(a, b hns.LoadBalancer) bool {
-	x, y := slices.Clone(a.Endpoints), slices.Clone(b.Endpoints)
+	x := slices.Clone(a.Endpoints)
+	y := slices.Clone(b.Endpoints)
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y) && slices.Equal(a.Ports, b.Ports)

@@ -212,7 +212,8 @@ func (r *Relay) Stats() map[string]Stats {
 func (r *Relay) Close() {
 	r.mu.Lock()
 	r.closed = true
-	listeners, pairs := maps.Clone(r.listeners), maps.Clone(r.pairs)
+	listeners := maps.Clone(r.listeners)
+	pairs := maps.Clone(r.pairs)
 	clear(r.listeners)
 	r.mu.Unlock()
 	r.cancel()

@@ -107,7 +107,8 @@ type pair struct {
 
 // serve carries one connection until it ends.
 func (r *Relay) serve(client *net.TCPConn, f *frontend) {
-	remote, local := addrPort(client.RemoteAddr()), addrPort(client.LocalAddr())
+	remote := addrPort(client.RemoteAddr())
+	local := addrPort(client.LocalAddr())
 	backend := r.dial(f, remote.Addr())
 	if backend == nil {
 		f.failed.Add(1)

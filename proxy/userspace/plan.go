@@ -215,7 +215,8 @@ func (p *planner) frontend(f *service.Frontend) (ops []Op) {
 			p.out.Problems[f.Key] = *problem
 			return nil
 		}
-		ops, at = append(ops, add...), []netip.Addr{f.VIP}
+		ops = append(ops, add...)
+		at = []netip.Addr{f.VIP}
 	}
 	if !served(f) {
 		return ops

@@ -164,8 +164,12 @@ func (p *Proxy) sync(ctx context.Context) error {
 	p.done = true
 	p.tell(changed)
 	pass := p.status.pass()
-	pass.Started, pass.Observed, pass.Took, pass.Ready, pass.Full, pass.Writes = started, p.observed,
-		time.Since(started), true, full, w.writes
+	pass.Started = started
+	pass.Observed = p.observed
+	pass.Took = time.Since(started)
+	pass.Ready = true
+	pass.Full = full
+	pass.Writes = w.writes
 	p.report(pass)
 	p.forgetGone()
 
@@ -225,7 +229,9 @@ func (p *Proxy) observe() error {
 	if err != nil {
 		return err
 	}
-	p.interfaces, p.addrs, p.observed = interfaces, addrs, time.Now()
+	p.interfaces = interfaces
+	p.addrs = addrs
+	p.observed = time.Now()
 	here := map[netip.Addr]bool{}
 	for _, a := range addrs {
 		here[a.Addr] = true

@@ -66,7 +66,9 @@ func statusOf(state service.State, failed map[service.Key]service.Problem) healt
 			}
 		}
 		if bad && out.State != health.Failed {
-			out.State, out.Reason, out.Message = health.Failed, why.Reason, fmt.Sprintf("%s: %s", f.Key, why.Text)
+			out.State = health.Failed
+			out.Reason = why.Reason
+			out.Message = fmt.Sprintf("%s: %s", f.Key, why.Text)
 		}
 	}
 	return out

@@ -197,7 +197,8 @@ func (c Config) validate() error {
 }
 
 func (c Config) validateTimes() error {
-	hold, keepalive := c.HoldTime.or(defaultHold), c.Keepalive.or(c.HoldTime.or(defaultHold)/3)
+	hold := c.HoldTime.or(defaultHold)
+	keepalive := c.Keepalive.or(c.HoldTime.or(defaultHold) / 3)
 	restart := c.GracefulRestart.RestartTime.or(defaultRestart)
 	switch {
 	case hold < 3*time.Second || hold > 65535*time.Second || hold%time.Second != 0:

@@ -21,7 +21,8 @@ type learning struct {
 // router that announces a default route is no fault. A path to a node's range that another node announces is refused.
 // A path that a node announces itself goes before those of others to its range.
 func (p *planner) learn() map[netip.Prefix]learning {
-	learnt, refused := map[netip.Prefix]learning{}, map[string]bool{}
+	learnt := map[netip.Prefix]learning{}
+	refused := map[string]bool{}
 	direct := p.direct()
 	for _, path := range p.seen.Paths {
 		if !p.asked(path.Dst) {

@@ -16,7 +16,9 @@ func passwordsImpossible() string {
 	defer unix.Close(fd)
 
 	key := unix.TCPMD5Sig{Addr: unix.SockaddrStorage{Family: unix.AF_INET}, Keylen: 1}
-	key.Addr.Data[2], key.Addr.Data[5], key.Key[0] = 127, 1, 'x' // port, then the address 127.0.0.1
+	key.Addr.Data[2] = 127
+	key.Addr.Data[5] = 1
+	key.Key[0] = 'x' // port, then the address 127.0.0.1
 	if err := unix.SetsockoptTCPMD5Sig(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, &key); err != nil {
 		return fmt.Sprintf(
 			"this kernel has no TCP MD5 (CONFIG_TCP_MD5SIG: %v): remove the password on both sides, and let a firewall accept port 179 from the peer only", err)

@@ -153,7 +153,9 @@ func newPlanner(o Options, nodes []table.Node, seen Seen) (p *planner, known boo
 	if i < 0 {
 		return p, false
 	}
-	p.self.PodCIDRs, p.self.Annotations, p.self.Cordoned = nodes[i].PodCIDRs, nodes[i].Annotations, nodes[i].Cordoned
+	p.self.PodCIDRs = nodes[i].PodCIDRs
+	p.self.Annotations = nodes[i].Annotations
+	p.self.Cordoned = nodes[i].Cordoned
 	p.settings = o.Config.settle(p.self, nodes)
 	p.judge(o, nodes)
 	p.problems = append(p.problems, p.settings.Problems...)
@@ -211,7 +213,8 @@ func (p *planner) sessions() (list []table.Peer) {
 			s.Why = p.seen.NoPassword
 		}
 		if i := slices.IndexFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Addr == peer.Addr }); i >= 0 {
-			s.Up, s.Since = p.seen.Neighbours[i].Established, p.seen.Neighbours[i].Since
+			s.Up = p.seen.Neighbours[i].Established
+			s.Since = p.seen.Neighbours[i].Since
 			if !s.Up {
 				s.Why = p.seen.Neighbours[i].Why
 			}
@@ -288,9 +291,9 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 		p.wanted = append(p.wanted, w)
 		return netip.Prefix{}
 	case len(p.Peers) == 0:
-		w.State, w.Reason = table.Waiting,
-			"there is no peer to announce it to: name one in the configuration or in the annotation "+AnnotationPeers+
-				", or use fullMesh"
+		w.State = table.Waiting
+		w.Reason = "there is no peer to announce it to: name one in the configuration or in the annotation " + AnnotationPeers +
+			", or use fullMesh"
 	case announced && !p.established():
 		w.State, w.Reason = table.Waiting, "no peer has a session"
 	case announced:

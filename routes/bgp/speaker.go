@@ -137,9 +137,17 @@ func (g *goBGP) end(ctx context.Context) error {
 }
 
 func (g *goBGP) reset() {
-	g.session, g.noListener, g.portFree, g.restart, g.started = Session{}, "", false, 0, time.Time{}
-	g.peers, g.announced = map[netip.Addr]*peerState{}, map[netip.Prefix]netip.Addr{}
-	g.heard, g.told, g.paths, g.stale = false, false, nil, 1
+	g.session = Session{}
+	g.noListener = ""
+	g.portFree = false
+	g.restart = 0
+	g.started = time.Time{}
+	g.peers = map[netip.Addr]*peerState{}
+	g.announced = map[netip.Prefix]netip.Addr{}
+	g.heard = false
+	g.told = false
+	g.paths = nil
+	g.stale = 1
 }
 
 // exportOwn makes the speaker announce what this node announces and nothing else: a node with two routers must not
@@ -199,7 +207,9 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	}
 	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
 	if up != p.up {
-		p.up, p.since, p.ended = up, time.Now(), false
+		p.up = up
+		p.since = time.Now()
+		p.ended = false
 		klog.Background().WithName("bgp").
 			Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
 	}
@@ -393,7 +403,9 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.Heard, s.Told, s.Paths = g.heard, g.told, g.paths
+	s.Heard = g.heard
+	s.Told = g.told
+	s.Paths = g.paths
 	for dst := range g.announced {
 		s.Announced = append(s.Announced, dst)
 	}
@@ -446,7 +458,8 @@ func (g *goBGP) running() error {
 // ends later is a reason to use other paths.
 func (g *goBGP) sessions(ctx context.Context) error {
 	g.mu.Lock()
-	told, over := g.told, time.Since(g.started) > max(g.restart, quiet)
+	told := g.told
+	over := time.Since(g.started) > max(g.restart, quiet)
 	g.mu.Unlock()
 	if told {
 		return nil

@@ -85,7 +85,8 @@ func (t *Table) List() ([]table.Route, []netip.Prefix, error) {
 
 	var routes []table.Route
 	for i := range rows {
-		dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
+		dst := rows[i].DestinationPrefix.Prefix()
+		hop := rows[i].NextHop.Addr()
 		inside := func(pods netip.Prefix) bool { return pods.Overlaps(dst) && dst.Bits() >= pods.Bits() }
 		if !dst.IsValid() || !hop.IsValid() || !slices.ContainsFunc(t.pods, inside) {
 			continue

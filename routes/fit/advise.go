@@ -70,7 +70,8 @@ func (a *Advice) unknownPlugin(c Cluster) {
 			if cond.Type == corev1.NodeNetworkUnavailable && cond.Reason == "RouteCreated" {
 				a.found(fmt.Sprintf("node %s: NetworkUnavailable is %s, %s: a cloud provider makes the routes", n.Name,
 					cond.Status, cond.Reason))
-				a.Mode, a.Why = topOfRack, "the cloud's router has a route to each node's pod range; nodes need none"
+				a.Mode = topOfRack
+				a.Why = "the cloud's router has a route to each node's pod range; nodes need none"
 				return
 			}
 			if cond.Type == corev1.NodeNetworkUnavailable && cond.Reason == "RoutesReady" {

@@ -95,8 +95,8 @@ func (a *Advice) calico(c Cluster, pods netip.Prefix) netip.Prefix {
 	case c.calicoBGP():
 		a.calicoPeers(c)
 	default:
-		a.Mode, a.Why = topOfRack,
-			"Calico neither encapsulates nor speaks BGP: routers outside of the cluster have a route to each node's pod range"
+		a.Mode = topOfRack
+		a.Why = "Calico neither encapsulates nor speaks BGP: routers outside of the cluster have a route to each node's pod range"
 	}
 	a.blocks(pods)
 	return pods
@@ -168,7 +168,9 @@ func (c Cluster) calicoBGP() bool {
 
 // calicoPeers says whom a node of ours peers with.
 func (a *Advice) calicoPeers(c Cluster) {
-	as, mesh, port := uint32(calicoAS), true, 0
+	as := uint32(calicoAS)
+	mesh := true
+	port := 0
 	for _, b := range custom[bgpConfiguration](c, "BGPConfiguration") {
 		if b.ASNumber != 0 {
 			as = b.ASNumber

@@ -86,14 +86,16 @@ func (a *Advice) backend(conf netConf) {
 	b := conf.Backend
 	switch b.Type {
 	case "host-gw":
-		a.Mode, a.Why = hostGateway,
-			"flanneld routes to each node's own address, and so do we; all nodes must be on one segment"
+		a.Mode = hostGateway
+		a.Why = "flanneld routes to each node's own address, and so do we; all nodes must be on one segment"
 	case "vxlan":
 		a.flannelVXLAN(conf)
 	case "alloc":
-		a.Mode, a.Why = topOfRack, "flannel's backend alloc makes no routes: routers outside of the cluster have them"
+		a.Mode = topOfRack
+		a.Why = "flannel's backend alloc makes no routes: routers outside of the cluster have them"
 	case "aws-vpc", "gce", "ali-vpc", "tencent-vpc":
-		a.Mode, a.Why = topOfRack, "flannel's backend "+b.Type+
+		a.Mode = topOfRack
+		a.Why = "flannel's backend " + b.Type +
 			" keeps the routes in the cloud's router; nodes need none"
 		a.note(
 			"flanneld makes the cloud's route of a node on that node; for Windows nodes somebody else has to: `porthole routes --print-router=ip` lists them")
@@ -137,7 +139,8 @@ func (a *Advice) flannelVXLAN(conf netConf) {
 		a.change(`"GBP": false`)
 	}
 	if len(wrong) == 0 {
-		a.Mode, a.Why = vxlan, "flannel's VXLAN has the VNI and the port that Windows can use"
+		a.Mode = vxlan
+		a.Why = "flannel's VXLAN has the VNI and the port that Windows can use"
 		a.Flags = []string{fmt.Sprintf("--vxlan-vni=%d", vni)}
 		a.note("pods have an MTU of 50 bytes less than the nodes; open UDP 4789 between the nodes")
 		return

@@ -50,13 +50,14 @@ func (a *Advice) other(c Cluster, plugin string, w Workload) {
 		a.change(
 			"read \"Backend\" in flannel's configuration: host-gw fits --mode=host-gateway; vxlan with VNI 4096 or more and port 4789 fits --mode=vxlan")
 	case "kindnet":
-		a.Mode, a.Why = hostGateway, "kindnet routes to each node's own address, for every node of the cluster"
+		a.Mode = hostGateway
+		a.Why = "kindnet routes to each node's own address, for every node of the cluster"
 	case "kube-router":
 		a.kubeRouter(w)
 
 	case "ovn-kubernetes":
-		a.Mode, a.Why = vxlan,
-			"OVN-Kubernetes takes Windows nodes by its hybrid overlay, a VXLAN with VNI 4097 and port 4789"
+		a.Mode = vxlan
+		a.Why = "OVN-Kubernetes takes Windows nodes by its hybrid overlay, a VXLAN with VNI 4097 and port 4789"
 		a.Flags = []string{"--vxlan-vni=4097"}
 		a.note(
 			"enable the hybrid overlay in OVN-Kubernetes (--enable-hybrid-overlay, with a hybrid overlay range for Windows nodes): it gives each Windows node its pod range and its gateway in annotations k8s.ovn.org/hybrid-overlay-*")
@@ -101,8 +102,8 @@ func (a *Advice) cilium(c Cluster) {
 		return
 	}
 
-	a.Mode, a.Why = topOfRack,
-		"Cilium routes natively: a router that knows each node's pod range carries packets to nodes without Cilium too"
+	a.Mode = topOfRack
+	a.Why = "Cilium routes natively: a router that knows each node's pod range carries packets to nodes without Cilium too"
 	if c.data(ciliumConfig, "auto-direct-node-routes") == "true" {
 		a.note(
 			"auto-direct-node-routes makes routes to nodes of Cilium only; packets for Windows nodes go to the default gateway, which needs the routes (`porthole routes --print-router`)")

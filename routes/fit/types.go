@@ -106,7 +106,9 @@ type Peer struct {
 
 // withBGP chooses the mode bgp.
 func (a *Advice) withBGP(c BGP) {
-	a.Mode, a.BGP, a.Flags = bgp, &c, []string{"--bgp-config=FILE"}
+	a.Mode = bgp
+	a.BGP = &c
+	a.Flags = []string{"--bgp-config=FILE"}
 }
 
 func (a *Advice) found(line string)  { a.Found = append(a.Found, line) }

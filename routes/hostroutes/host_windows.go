@@ -36,7 +36,8 @@ func (windowsHost) List() ([]Adapter, error) {
 			continue
 		}
 		for i := range rows {
-			dst, hop := rows[i].DestinationPrefix.Prefix(), rows[i].NextHop.Addr()
+			dst := rows[i].DestinationPrefix.Prefix()
+			hop := rows[i].NextHop.Addr()
 			if rows[i].InterfaceLUID == a.LUID && dst.IsValid() && hop.IsValid() {
 				adapter.Routes = append(adapter.Routes, Route{Dst: dst.Masked(), NextHop: hop, Metric: rows[i].Metric})
 			}

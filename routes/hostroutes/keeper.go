@@ -162,7 +162,8 @@ func (k *Keeper) restore(ctx context.Context, status Status) Status {
 		status.Problems = []string{err.Error()}
 		return status
 	}
-	status.Saved, status.Problems = count(k.saved), nil
+	status.Saved = count(k.saved)
+	status.Problems = nil
 	if k.saved.At.IsZero() {
 		return status
 	}

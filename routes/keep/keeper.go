@@ -116,7 +116,8 @@ func brief[O table.Op](plan table.Plan[O]) string {
 // tried is true and failed holds the first error.
 func (k *Keeper[Seen, O]) apply(ctx context.Context, ops []O) (failed map[netip.Prefix]error,
 	tried map[netip.Prefix]bool) {
-	failed, tried = map[netip.Prefix]error{}, map[netip.Prefix]bool{}
+	failed = map[netip.Prefix]error{}
+	tried = map[netip.Prefix]bool{}
 	for _, op := range ops {
 		err := k.mode.Apply(ctx, op)
 		tried[op.Makes()] = true

@@ -233,7 +233,8 @@ func routeThrough(link netlink.Link, r HostRoute) *netlink.Route {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: platform.IPNet(r.Dst), Priority: r.Metric,
 		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.SCOPE_LINK}
 	if r.Via.IsValid() {
-		route.Gw, route.Scope = r.Via.AsSlice(), netlink.SCOPE_UNIVERSE
+		route.Gw = r.Via.AsSlice()
+		route.Scope = netlink.SCOPE_UNIVERSE
 	}
 	if r.OnLink {
 		route.Flags = unix.RTNH_F_ONLINK

@@ -317,11 +317,11 @@ func problems(o Options, seen Seen) []string {
 
 // endless says that the host does not have the address of the tunnels.
 func endless(o Options, seen Seen) string {
-	source, cure := "the address of its Node object",
-		"let the kubelet report an address that the node has (its --node-ip): the tunnels follow"
+	source := "the address of its Node object"
+	cure := "let the kubelet report an address that the node has (its --node-ip): the tunnels follow"
 	if o.EncapIP.IsValid() {
-		source, cure = "--ovn-encap-ip, or --node-ip",
-			"start porthole routes with another one, or without: then the tunnels follow the address of the Node object"
+		source = "--ovn-encap-ip, or --node-ip"
+		cure = "start porthole routes with another one, or without: then the tunnels follow the address of the Node object"
 	}
 	return fmt.Sprintf(
 		"no interface of node %s has %s, the address of its tunnels (%s): packets between its pods and other nodes are lost. "+
@@ -445,7 +445,8 @@ func missingKeys(o Options, nodes []table.Node, seen Seen) map[string]string {
 
 // nodePort plans the port of the node itself. It returns true once the interface is up with its address.
 func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
-	name, id := NodeLink(o.Node), ovnet.NodePort(o.Node)
+	name := NodeLink(o.Node)
+	id := ovnet.NodePort(o.Node)
 	self := ovnet.NodeAddr(subnet)
 	mac := ovnet.MACOf(self)
 	bridge, made := seen.Bridges[integration]
@@ -471,7 +472,8 @@ func nodePort(o Options, subnet netip.Prefix, seen Seen, p *plan) bool {
 	if !there || seen.MTU == 0 {
 		return false
 	}
-	at, mtu := netip.PrefixFrom(self, subnet.Bits()), PodMTU(seen.MTU, o.EncapType)
+	at := netip.PrefixFrom(self, subnet.Bits())
+	mtu := PodMTU(seen.MTU, o.EncapType)
 	if !link.Up || link.MAC != mac || link.MTU != mtu || !slices.Equal(link.Addrs, []netip.Prefix{at}) {
 		p.Ops = append(p.Ops, Change{Verb: Configure, Name: name, MAC: mac, MTU: mtu, Addrs: []netip.Prefix{at}})
 		return slices.Contains(link.Addrs, at) && link.Up
@@ -485,7 +487,8 @@ func routes(o Options, subnet netip.Prefix, seen Seen, ready bool, p *plan) {
 	for _, dst := range []netip.Prefix{o.Cluster.Masked(), o.Services.Masked()} {
 		w := table.Wanted{Node: o.Node, Dst: dst, NextHop: ovnet.RouterAddr(subnet), State: table.Missing}
 		if !ready {
-			w.State, w.Reason = table.Waiting, "the node's own port of OVN is not ready: "+why(o, seen)
+			w.State = table.Waiting
+			w.Reason = "the node's own port of OVN is not ready: " + why(o, seen)
 		}
 		wanted = append(wanted, w)
 	}

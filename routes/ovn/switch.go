@@ -100,7 +100,8 @@ func (v *vswitch) observe(ctx context.Context) (Seen, error) {
 		return seen, errors.New("the database of Open vSwitch is empty: `ovs-vsctl init` makes its first row")
 	}
 	for _, row := range tables["Open_vSwitch"] {
-		seen.Keys, seen.Datapaths = row.Map("external_ids"), row.Texts("datapath_types")
+		seen.Keys = row.Map("external_ids")
+		seen.Datapaths = row.Texts("datapath_types")
 		seen.Pending = row.Text("next_cfg") != row.Text("cur_cfg")
 	}
 

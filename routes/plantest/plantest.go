@@ -161,7 +161,8 @@ func (p *player) Show(section string) (string, error) {
 	text := p.plan(p.Given).String()
 
 	reverse := p.Given
-	reverse.Nodes, reverse.Routes = slices.Clone(p.Nodes), slices.Clone(p.Routes)
+	reverse.Nodes = slices.Clone(p.Nodes)
+	reverse.Routes = slices.Clone(p.Routes)
 	slices.Reverse(reverse.Nodes)
 	slices.Reverse(reverse.Routes)
 	if other := p.plan(reverse).String(); other != text {

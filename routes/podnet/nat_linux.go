@@ -91,7 +91,8 @@ func natRule(pods netip.Prefix, exceptions []netip.Prefix) []expr.Any {
 
 // address compares the network of an address in a packet's header with p.
 func address(at field, op expr.CmpOp, p netip.Prefix) []expr.Any {
-	network, offset := p.Masked().Addr().AsSlice(), at.four
+	network := p.Masked().Addr().AsSlice()
+	offset := at.four
 	if p.Addr().Is6() {
 		offset = at.six
 	}

@@ -185,7 +185,8 @@ func MakePlan(wanted Network, seen Seen, replace bool) (Plan, error) {
 		if used := users(wanted.Host.Name, endpoints); len(used) > 0 && !replace {
 			return Plan{}, &DiffersError{Network: wanted.HNS.Name, Differences: differences, Endpoints: used}
 		}
-		p.Replaces, p.Ops = differences, removal(wanted.HNS.Name, seen)
+		p.Replaces = differences
+		p.Ops = removal(wanted.HNS.Name, seen)
 		endpoints = nil
 	}
 	if wanted.Base.Name != "" && !seen.Base {

@@ -22,7 +22,9 @@ func Peers(nodes []Node, claims Claims) []Wanted {
 		for _, dst := range n.PodCIDRs {
 			w := Wanted{Node: n.Name, Dst: dst.Masked(), NextHop: n.AddrFor(dst), State: Missing}
 			if why := untrue[key{Node: n.Name, Dst: w.Dst}]; why != "" {
-				w.State, w.Reason, w.Untrue = Refused, why, true
+				w.State = Refused
+				w.Reason = why
+				w.Untrue = true
 			} else if !w.NextHop.IsValid() {
 				w.State, w.Reason = Waiting, fmt.Sprintf("node %s has no internal address yet", w.Node)
 			}

@@ -98,7 +98,9 @@ func (d *Driver) run(ctx context.Context, args []string) (string, error) {
 	args = slices.Concat(d.command[1:], args)
 	cmd := exec.CommandContext(ctx, d.command[0], args...)
 	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &complaint, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &complaint
+	cmd.WaitDelay = time.Second
 
 	err := cmd.Run()
 	text := strings.TrimSpace(out.String())

@@ -198,7 +198,9 @@ func (k *kernelPlanner) device() {
 	switch {
 	case why != "":
 		k.add(Op{Verb: MakeDevice, Device: want, Why: why})
-		k.seen.Neighbours, k.seen.Forwards, k.seen.Device = nil, nil, Device{}
+		k.seen.Neighbours = nil
+		k.seen.Forwards = nil
+		k.seen.Device = Device{}
 		for i := range k.seen.Routes {
 			k.seen.Routes[i].Ours = k.seen.Routes[i].Ours && !k.seen.Routes[i].OnDevice
 		}
@@ -351,7 +353,8 @@ func (k *kernelPlanner) routeTo(p *Peer, via netip.Addr) string {
 // stale plans the deletion of what no peer has: routes first, so that nothing is sent any more, and neighbours last,
 // because they show whose the forwarding entries are. What belongs to a peer that is Waiting stays as it is.
 func (k *kernelPlanner) stale() {
-	wanted, macs := make(map[netip.Prefix]*Peer, len(k.peers)), make(map[MAC]bool, len(k.peers))
+	wanted := make(map[netip.Prefix]*Peer, len(k.peers))
+	macs := make(map[MAC]bool, len(k.peers))
 	addrs := make(map[netip.Addr]bool, len(k.peers))
 	for i := range k.peers {
 		p := &k.peers[i]

@@ -72,8 +72,12 @@ func (m *Mode) device() (Device, error) {
 	d := Device{Index: at.Index, MTU: at.MTU, Up: at.Flags&net.FlagUp != 0, MAC: macOf(at.HardwareAddr)}
 	if v, ok := link.(*netlink.Vxlan); ok {
 		local, _ := netip.AddrFromSlice(v.SrcAddr)
-		d.VXLAN, d.VNI, d.Port, d.Local, d.Uplink, d.Learning = true, uint32(v.VxlanId), uint16(v.Port), local.Unmap(),
-			v.VtepDevIndex, v.Learning
+		d.VXLAN = true
+		d.VNI = uint32(v.VxlanId)
+		d.Port = uint16(v.Port)
+		d.Local = local.Unmap()
+		d.Uplink = v.VtepDevIndex
+		d.Learning = v.Learning
 	}
 	addrs, err := m.kernel.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {
@@ -130,7 +134,8 @@ func (m *Mode) routes(device int) ([]Route, error) {
 		}
 		ip, _ := netip.AddrFromSlice(r.Dst.IP)
 		ones, _ := r.Dst.Mask.Size()
-		dst, ours := netip.PrefixFrom(ip.Unmap(), ones).Masked(), r.Protocol == fib.Protocol
+		dst := netip.PrefixFrom(ip.Unmap(), ones).Masked()
+		ours := r.Protocol == fib.Protocol
 		if inside := m.o.Cluster.Contains(dst.Addr()) && dst.Bits() >= m.o.Cluster.Bits(); !ours && !inside {
 			continue
 		}
@@ -200,7 +205,9 @@ func (m *Mode) deviceIndex() (int, error) {
 func (m *Mode) makeDevice(d Device) error {
 	m.index.Store(0)
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = m.o.Config.Device(), d.MTU, d.MAC[:]
+	attrs.Name = m.o.Config.Device()
+	attrs.MTU = d.MTU
+	attrs.HardwareAddr = d.MAC[:]
 	err := m.kernel.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(d.VNI), VtepDevIndex: d.Uplink,
 		SrcAddr: d.Local.AsSlice(), Port: int(d.Port)})
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EADDRINUSE) {

@@ -107,7 +107,9 @@ func (p *Peer) hold(o Options, own MAC) {
 	default:
 		return
 	}
-	p.State, p.Reason, p.Untrue = table.Refused, why, true
+	p.State = table.Refused
+	p.Reason = why
+	p.Untrue = true
 }
 
 // otherMAC is how a node that was cloned gets a MAC address of its own.

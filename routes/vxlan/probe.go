@@ -73,7 +73,8 @@ func (p *prober) expect(nodes []netip.Addr, mtu int) map[netip.Addr]int {
 		p.mtu, p.nodes = mtu, map[netip.Addr]*probed{}
 	}
 
-	fresh, narrow := map[netip.Addr]*probed{}, map[netip.Addr]int{}
+	fresh := map[netip.Addr]*probed{}
+	narrow := map[netip.Addr]int{}
 	for _, addr := range nodes {
 		n := p.nodes[addr]
 		if n == nil {

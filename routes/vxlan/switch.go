@@ -92,7 +92,8 @@ func (s *hostSwitch) observePaths(ctx context.Context, seen *Overlay) {
 	for _, r := range seen.Network.RemoteSubnets {
 		nodes = append(nodes, r.Provider)
 	}
-	seen.Uplink, seen.PathMTU = uplink, s.paths.expect(nodes, uplink.MTU)
+	seen.Uplink = uplink
+	seen.PathMTU = s.paths.expect(nodes, uplink.MTU)
 }
 
 // Plan is pure: see overlay.go.

@@ -152,7 +152,8 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	wanted := strings.Split(o.kubelet, ",")
 	for _, p := range kubeletParts(o.rounds, o.crowd) {
 		if i := slices.Index(wanted, p.name); i >= 0 {
-			parts, wanted = append(parts, p), slices.Delete(wanted, i, i+1)
+			parts = append(parts, p)
+			wanted = slices.Delete(wanted, i, i+1)
 		}
 	}
 
@@ -272,14 +273,18 @@ func (p kubeletPart) print(found samples, called calls) {
 			P99: map[string]float64{}}
 		for side, name := range map[string]string{ours: "ours", peer: "peer", bare: "floor"} {
 			if len(of[side]) > 0 {
-				f.Samples[name], f.P99[name] = of[side], percentile(of[side], 0.99)
+				f.Samples[name] = of[side]
+				f.P99[name] = percentile(of[side], 0.99)
 			}
 			if each := found[l.key+"-each"][side]; len(each) > 0 {
-				f.Samples[name+"EachPod"], f.P99[name+"EachPod"] = each, percentile(each, 0.99)
+				f.Samples[name+"EachPod"] = each
+				f.P99[name+"EachPod"] = percentile(each, 0.99)
 			}
 		}
 
-		o, u, b := median(of[ours]), median(of[peer]), median(of[bare])
+		o := median(of[ours])
+		u := median(of[peer])
+		b := median(of[bare])
 		f.Ours = o
 		if len(of[peer]) > 0 {
 			f.Peer, f.PeerIs = u, upstreamIs
@@ -294,7 +299,8 @@ func (p kubeletPart) print(found samples, called calls) {
 		if l.target != nil {
 			f.Target = l.target(b, u)
 		}
-		f.Calls, f.PeerCalls = called[l.key][ours], called[l.key][peer]
+		f.Calls = called[l.key][ours]
+		f.PeerCalls = called[l.key][peer]
 		if len(of) == 0 {
 			f = figure{Name: l.name, Unit: l.unit, Skipped: "the run ended before it"}
 		}

@@ -102,7 +102,8 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 		return err
 	}
 	pods := float64(part.n * rounds)
-	requests, runtime := part.id+"-requests", part.id+"-cri-calls"
+	requests := part.id + "-requests"
+	runtime := part.id + "-cri-calls"
 	s.add(requests, float64(s.calls.set(requests, s.name, before.requests, after.requests))/pods)
 	s.add(runtime, float64(s.calls.set(runtime, s.name, before.runtime, after.runtime))/pods)
 	return nil

@@ -133,8 +133,9 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 	}
 	asked, err := s.start(ctx, 1, func(_ int, p *v1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.Args, c.Resources.Requests = []string{"hog",
-			fmt.Sprint(askedMemory)}, v1.ResourceList{v1.ResourceMemory: resource.MustParse("400Mi")}
+		c.Args = []string{"hog",
+			fmt.Sprint(askedMemory)}
+		c.Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse("400Mi")}
 	})
 	if err != nil {
 		return err
@@ -171,7 +172,8 @@ func evict(ctx context.Context, s *side) error {
 		return err
 	}
 
-	seen, pods := newWatcher(), s.w.Client.CoreV1().Pods(namespace)
+	seen := newWatcher()
+	pods := s.w.Client.CoreV1().Pods(namespace)
 	if err := seen.follow(ctx, pods); err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ func idles(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 
-	sum, all := s.calls.set("idle-calls", s.name, before, after), 0.0
+	sum := s.calls.set("idle-calls", s.name, before, after)
+	all := 0.0
 	for _, who := range []string{"kubelet", "control-plane", "containerd"} {
 		all += ended[who] - used[who]
 	}

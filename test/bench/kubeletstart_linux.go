@@ -19,11 +19,13 @@ import (
 
 // startPart measures n pods at once: from the first bind until all are Ready, what they cost, and their end.
 func startPart(name string, n, rounds int, target func(float64, float64) float64) kubeletPart {
-	id, title := fmt.Sprintf("start-%d", n), fmt.Sprintf("kubelet-bind-to-ready-%d", n)
+	id := fmt.Sprintf("start-%d", n)
+	title := fmt.Sprintf("kubelet-bind-to-ready-%d", n)
 	note :=
 		"floor: RunPodSandbox with the seccomp profile of the runtime, CreateContainer, StartContainer, ContainerStatus"
 	if n > 1 {
-		title, note = title+"-at-once", "from the first bind until the last pod is Ready; "+note
+		title = title + "-at-once"
+		note = "from the first bind until the last pod is Ready; " + note
 	}
 	p := kubeletPart{name: name, rounds: rounds,
 		lines: []line{{key: id, name: title, unit: "s", target: target, note: note}}}
@@ -103,7 +105,8 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 	if err := b.seen.follow(ctx, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 		return nil, err
 	}
-	bound, errs := make([]time.Time, n), make([]error, n)
+	bound := make([]time.Time, n)
+	errs := make([]error, n)
 	for range n {
 		b.names = append(b.names, s.pod())
 	}

@@ -59,7 +59,8 @@ func programUses(pids []int, all map[int]processStat) (by map[string]programUse,
 			continue
 		}
 
-		name, cpu := programName(strings.Split(string(args), "\x00")), all[pid].cpu
+		name := programName(strings.Split(string(args), "\x00"))
+		cpu := all[pid].cpu
 		u := by[name]
 		by[name] = programUse{Processes: u.Processes + 1, MB: round(u.MB + pss), CPU: round(u.CPU + cpu)}
 		total = programUse{Processes: total.Processes + 1, MB: total.MB + pss, CPU: total.CPU + cpu}

@@ -162,7 +162,8 @@ func (l *load) local(ctx context.Context, t *bench, i int, addr netip.Addr) erro
 func (l *load) essential(ctx context.Context) error {
 	dns := proxylab.Service("kube-dns", proxylab.Port("dns", "udp", 53, serverPort),
 		proxylab.Port("dns-tcp", "tcp", 53, serverPort))
-	dns.Namespace, dns.Labels = "kube-system", l.labels(-1)
+	dns.Namespace = "kube-system"
+	dns.Labels = l.labels(-1)
 	dns.Labels["k8s-app"] = "kube-dns"
 	made, err := l.lab.ApplyService(ctx, dns)
 	if err != nil {

@@ -38,7 +38,9 @@ func (b *proxyBench) crash(ctx context.Context) error {
 	s := scale{"ws2022-updated", 20348, crashed - 3}
 	// upstream's program does not bring them back; this is more than one of its periods
 	const patience = 40 * time.Second
-	all, dns, back := map[string]float64{}, map[string]float64{}, map[string]int{}
+	all := map[string]float64{}
+	dns := map[string]float64{}
+	back := map[string]int{}
 
 	var floor float64
 	for _, program := range programs {
@@ -350,9 +352,15 @@ func (c *churn) print() {
 	lag := figure{Name: "proxy-churn-lag", Unit: "s", Note: note, Calls: c.calls.Calls}
 	cpu := figure{Name: "proxy-churn-cpu", Unit: "cores", Note: "processor time of the program"}
 	if c.program == "ours" {
-		lag.Ours, lag.Target, cpu.Ours, cpu.Target = c.worst(), 2, c.cores, 1
+		lag.Ours = c.worst()
+		lag.Target = 2
+		cpu.Ours = c.cores
+		cpu.Target = 1
 	} else {
-		lag.PeerIs, cpu.PeerIs, lag.Peer, cpu.Peer = upstreamProxy, upstreamProxy, c.worst(), c.cores
+		lag.PeerIs = upstreamProxy
+		cpu.PeerIs = upstreamProxy
+		lag.Peer = c.worst()
+		cpu.Peer = c.cores
 	}
 	print(lag)
 	print(cpu)
@@ -416,7 +424,8 @@ func (t *bench) ownMemory(ctx context.Context) (float64, error) {
 			}
 		}
 	}
-	taken, back := values["go_memstats_sys_bytes"], values["go_memstats_heap_released_bytes"]
+	taken := values["go_memstats_sys_bytes"]
+	back := values["go_memstats_heap_released_bytes"]
 	if taken == 0 {
 		return 0, errors.New("the program has no metrics of its memory")
 	}

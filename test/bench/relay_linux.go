@@ -52,7 +52,9 @@ func benchRelay(ctx context.Context, _ options) error {
 	if err != nil {
 		return err
 	}
-	ours, plain, direct := median(throughput[0]), median(throughput[1]), median(throughput[2])
+	ours := median(throughput[0])
+	plain := median(throughput[1])
+	direct := median(throughput[2])
 	good := ours >= 0.9*plain
 	print(figure{Name: "userspace.throughput", Unit: "MB/s", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay",
 		Floor: direct,
@@ -60,7 +62,9 @@ func benchRelay(ctx context.Context, _ options) error {
 		Note:    "more is better; at least 0.9 of the plain relay",
 		Samples: map[string][]float64{"ours": throughput[0], "peer": throughput[1], "floor": throughput[2]}})
 
-	ours, plain, direct = median(latency[0]), median(latency[1]), median(latency[2])
+	ours = median(latency[0])
+	plain = median(latency[1])
+	direct = median(latency[2])
 	print(figure{Name: "userspace.roundtrip", Unit: "us", Ours: ours, Peer: plain, PeerIs: "a plain TCP relay",
 		Floor: direct,
 		Ratio: round(ours / plain), OfFloor: round(ours / direct), Target: plain + 50,

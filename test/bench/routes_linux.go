@@ -229,7 +229,9 @@ func (b *routesBench) start(host, name string, env []string, program string, arg
 		program = filepath.Join(b.o.bin, program)
 	}
 	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), env...)
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := platform.StartInNetns(platform.NetnsPath(b.netns(host)), cmd); err != nil {
 		return nil, err
@@ -327,7 +329,8 @@ func (b *routesBench) makeNode(ctx context.Context, name, addr string, number in
 }
 
 func announcement(mode, addr string, number int) map[string]string {
-	kind, data := "vxlan", fmt.Sprintf(`{"VNI":4096,"VtepMAC":"02:00:00:00:%02x:%02x"}`, number>>8, number&255)
+	kind := "vxlan"
+	data := fmt.Sprintf(`{"VNI":4096,"VtepMAC":"02:00:00:00:%02x:%02x"}`, number>>8, number&255)
 	if mode == "host-gateway" {
 		kind, data = "host-gw", "null"
 	}
@@ -348,7 +351,8 @@ func (b *routesBench) fill(ctx context.Context, mode string, sides []*routesSide
 		}
 	}
 
-	numbers, errs := make(chan int), make(chan error, 8)
+	numbers := make(chan int)
+	errs := make(chan error, 8)
 	var makers sync.WaitGroup
 	for range 8 {
 		makers.Go(func() {

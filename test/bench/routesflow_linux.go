@@ -209,7 +209,9 @@ func takeRoute(r netlink.Route) error {
 func (b *flowBench) nft(host, input string, args ...string) (string, error) {
 	cmd := exec.Command("nft", args...)
 	var out, problems strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &problems
+	cmd.Stdin = strings.NewReader(input)
+	cmd.Stdout = &out
+	cmd.Stderr = &problems
 	err := platform.StartInNetns(platform.NetnsPath(b.netns(host)), cmd)
 	if err == nil {
 		err = cmd.Wait()

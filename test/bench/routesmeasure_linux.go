@@ -112,7 +112,8 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 	for i := range routesAdded {
 		<-alone.C
 		number := routesSmall + i
-		name, dst := fmt.Sprintf("sim-%04d", number), podRange(number)
+		name := fmt.Sprintf("sim-%04d", number)
+		dst := podRange(number)
 		if err := b.makeNode(ctx, name, simAddr(number), number, mode); err != nil {
 			return err
 		}
@@ -142,7 +143,8 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 		}
 	}
 
-	ours, peer := median(samples[0]), median(samples[1])
+	ours := median(samples[0])
+	peer := median(samples[1])
 	note := "from the watch event of a node to its route"
 	if mode == "bgp" {
 		note = "from the configuration of the route reflector (BIRD) to the route"

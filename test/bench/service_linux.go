@@ -160,7 +160,9 @@ func remoteAddresses(ctx context.Context, client kubernetes.Interface) ([]string
 }
 
 func createSlice(ctx context.Context, client kubernetes.Interface, addresses []string) error {
-	ready, port, protocol := true, int32(8080), v1.ProtocolTCP
+	ready := true
+	port := int32(8080)
+	protocol := v1.ProtocolTCP
 	slice := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "bench",
 		Labels: map[string]string{discovery.LabelServiceName: "bench"}},
 		AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port, Protocol: &protocol}}}

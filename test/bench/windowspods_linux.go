@@ -39,7 +39,8 @@ func (b *windowsPods) name() string {
 // windowsPod is a pod of the test program that ends at once when it is told to.
 func windowsPod(name, node string) *v1.Pod {
 	p := benchPod(name, node)
-	p.Spec.Containers[0].Image, p.Spec.Containers[0].Args = windowsImage, []string{"serve"}
+	p.Spec.Containers[0].Image = windowsImage
+	p.Spec.Containers[0].Args = []string{"serve"}
 	p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
 	return p
 }
@@ -64,7 +65,8 @@ func (b *windowsPods) start(ctx context.Context, n int, change func(*v1.Pod)) (*
 		return nil, err
 	}
 
-	bound, errs := make([]time.Time, n), make([]error, n)
+	bound := make([]time.Time, n)
+	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
 		r.names[i] = b.name()
@@ -183,7 +185,8 @@ func (p *bareWindowsPod) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("running a sandbox: %w", err)
 	}
-	p.sandbox, p.ran = box.PodSandboxId, time.Since(began).Seconds()
+	p.sandbox = box.PodSandboxId
+	p.ran = time.Since(began).Seconds()
 	return p.run(ctx, 0)
 }
 
@@ -199,7 +202,8 @@ func (p *bareWindowsPod) run(ctx context.Context, attempt uint32) error {
 	if err != nil {
 		return fmt.Errorf("creating a container: %w", err)
 	}
-	p.container, p.created = made.ContainerId, time.Since(began).Seconds()
+	p.container = made.ContainerId
+	p.created = time.Since(began).Seconds()
 
 	began = time.Now()
 	if _, err := p.b.runtime.StartContainer(ctx,
@@ -240,7 +244,8 @@ func (p *bareWindowsPod) remove(ctx context.Context) error {
 func (b *windowsPods) bareBatch(ctx context.Context, n int) (float64, []*bareWindowsPod, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*patience(n))
 	defer cancel()
-	pods, errs := make([]*bareWindowsPod, n), make([]error, n)
+	pods := make([]*bareWindowsPod, n)
+	errs := make([]error, n)
 	for i := range pods {
 		pods[i] = b.bare()
 	}

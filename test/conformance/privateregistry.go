@@ -55,7 +55,8 @@ func (f registryFolder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("reading what is pushed to %s: %w", req.URL.Path, err)
 	}
 
-	folder, d := path.Join("var/registry", parts[0], parts[1]), digest.FromBytes(content)
+	folder := path.Join("var/registry", parts[0], parts[1])
+	d := digest.FromBytes(content)
 	f.layer.Text(path.Join(folder, d.Algorithm().String(), d.Encoded()[:2], d.Encoded(), "data"), string(content))
 	if tag := parts[2]; parts[1] == "manifests" && !strings.Contains(tag, ":") {
 		f.layer.Text(path.Join(folder, tag), d.String()+"\n")

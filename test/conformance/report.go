@@ -229,7 +229,8 @@ func (r reasons) settle(node string, list []result) []result {
 	list = slices.Clone(list)
 	for i, one := range list {
 		if one.State == unfinished && r.of(node, one.Name) != "" {
-			list[i].State, list[i].Message = failed, fmt.Sprintf("cut off after %.0f s", one.Seconds)
+			list[i].State = failed
+			list[i].Message = fmt.Sprintf("cut off after %.0f s", one.Seconds)
 		}
 	}
 	return list
@@ -332,7 +333,8 @@ func table(p func(string, ...any), have results) {
 				c.skipped++
 			}
 		}
-		first, last = min(first, one.When), max(last, one.When)
+		first = min(first, one.When)
+		last = max(last, one.When)
 	}
 
 	p("The table counts the last run of each test. These runs were between %s and %s.\n", first, last)

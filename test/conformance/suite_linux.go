@@ -38,7 +38,9 @@ func inParts(o options) ([]options, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-focus: %w", err)
 	}
-	rest, last, exactly := o, o, regexp.QuoteMeta(name)
+	rest := o
+	last := o
+	exactly := regexp.QuoteMeta(name)
 	if rest.skip = exactly; o.skip != "" {
 		rest.skip = "(" + o.skip + ")|" + exactly
 	}
@@ -50,7 +52,9 @@ func inParts(o options) ([]options, error) {
 		return []options{rest}, nil
 	}
 
-	last.focus, last.limit, last.logs = exactly, endlessLimit, filepath.Join(o.logs, "endless")
+	last.focus = exactly
+	last.limit = endlessLimit
+	last.logs = filepath.Join(o.logs, "endless")
 	return []options{rest, last}, nil
 }
 
@@ -64,7 +68,8 @@ func (c *suiteCluster) suite(ctx context.Context) ([]result, error) {
 	var errs []error
 	for _, o := range parts {
 		some, err := newCluster(o).ginkgo(ctx)
-		list, errs = append(list, some...), append(errs, err)
+		list = append(list, some...)
+		errs = append(errs, err)
 	}
 
 	err = errors.Join(errs...)

@@ -44,7 +44,9 @@ var ContainerUser = []byte{1, 3, 0, 0, 0, 0, 0, 5, 93, 0, 0, 0, 2, 0, 0, 0, 2, 0
 func (l *Layer) Owner(name string, sid []byte) {
 	const selfRelative, head = 0x80, 20 // of SECURITY_DESCRIPTOR_RELATIVE (winnt.h)
 	descriptor := make([]byte, head, head+len(sid))
-	descriptor[0], descriptor[3], descriptor[4] = 1, selfRelative, head
+	descriptor[0] = 1
+	descriptor[3] = selfRelative
+	descriptor[4] = head
 	e := l.entries[name]
 	e.header.PAXRecords = map[string]string{
 		"MSWINDOWS.rawsd": base64.StdEncoding.EncodeToString(append(descriptor, sid...))}

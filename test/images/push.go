@@ -70,7 +70,8 @@ func (p *Pusher) push(ctx context.Context, i Image, tag string) error {
 		}
 		d := v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: digest.FromBytes(content),
 			Size: int64(len(content)), Platform: &platform}
-		index.Manifests, last = append(index.Manifests, d), content
+		index.Manifests = append(index.Manifests, d)
+		last = content
 		return p.putManifest(ctx, i.Repository, d.Digest.String(), v1.MediaTypeImageManifest, content)
 	}
 	if i.Linux != nil {

@@ -78,15 +78,21 @@ func (h *Host) Bulk(ctx context.Context, prefix string, n int, backends func(i i
 func (h *Host) bulkService(name string, addr netip.Addr, backends []netip.Addr) (*corev1.Service,
 	*discoveryv1.EndpointSlice) {
 	s := Service(name, Port("p", "tcp", 80, 80))
-	single, everywhere := corev1.IPFamilyPolicySingleStack, corev1.ServiceInternalTrafficPolicyCluster
-	s.Spec.ClusterIP, s.Spec.ClusterIPs = addr.String(), []string{addr.String()}
-	s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, &single
-	s.Spec.InternalTrafficPolicy, s.Spec.SessionAffinity = &everywhere, corev1.ServiceAffinityNone
+	single := corev1.IPFamilyPolicySingleStack
+	everywhere := corev1.ServiceInternalTrafficPolicyCluster
+	s.Spec.ClusterIP = addr.String()
+	s.Spec.ClusterIPs = []string{addr.String()}
+	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	s.Spec.IPFamilyPolicy = &single
+	s.Spec.InternalTrafficPolicy = &everywhere
+	s.Spec.SessionAffinity = corev1.ServiceAffinityNone
 	e := Slice(s, "", On("", backends...)...)
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}
 	e.TypeMeta = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
 	for _, m := range []*metav1.ObjectMeta{&s.ObjectMeta, &e.ObjectMeta} {
-		m.Labels, m.UID, m.CreationTimestamp = h.labelled(m.Labels), types.UID(name), metav1.Now()
+		m.Labels = h.labelled(m.Labels)
+		m.UID = types.UID(name)
+		m.CreationTimestamp = metav1.Now()
 	}
 	return s, e
 }

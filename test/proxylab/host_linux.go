@@ -156,7 +156,8 @@ func (h *Host) startWine(ctx context.Context) (err error) {
 	}
 
 	// The template outlives the Lab: making one takes ten seconds.
-	template, dlls := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build), filepath.Join(h.lab.o.Bin,
+	template := wine.TemplateDir(filepath.Join(h.lab.o.Bin, "proxylab"), h.o.Build)
+	dlls := filepath.Join(h.lab.o.Bin,
 		"windows", "dll")
 	if err := h.tools.EnsureTemplate(ctx, wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}); err != nil {
 		return err
@@ -390,7 +391,8 @@ func (h *Host) meetAPI(ctx context.Context, port uint16) (err error) {
 func (l *Lab) register(ctx context.Context, p Place, system string, pods, pods6 netip.Prefix) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: map[string]string{
 		corev1.LabelHostname: p.Name, corev1.LabelOSStable: system, corev1.LabelTopologyZone: "zone-" + p.Name}}}
-	n.Spec.PodCIDR, n.Spec.PodCIDRs = pods.String(), []string{pods.String()}
+	n.Spec.PodCIDR = pods.String()
+	n.Spec.PodCIDRs = []string{pods.String()}
 	if pods6.IsValid() {
 		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, pods6.String())
 	}

@@ -20,7 +20,10 @@ import (
 func (l *Lab) RoutePrefix(to netip.Prefix, p Place) error {
 	return platform.InNetns(l.netns("sw"), func() error {
 		lost := netlink.NewRule()
-		lost.IifName, lost.Dst, lost.Type, lost.Priority = "sw0", platform.IPNet(to), unix.FR_ACT_BLACKHOLE, 100
+		lost.IifName = "sw0"
+		lost.Dst = platform.IPNet(to)
+		lost.Type = unix.FR_ACT_BLACKHOLE
+		lost.Priority = 100
 		if err := netlink.RuleAdd(lost); err != nil {
 			return fmt.Errorf("ending what comes back for %s: %w", to, err)
 		}

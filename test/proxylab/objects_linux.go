@@ -68,7 +68,8 @@ func Slice(s *corev1.Service, suffix string, backends ...Backend) *discoveryv1.E
 		if b.Addr.Is6() {
 			e.AddressType = discoveryv1.AddressTypeIPv6
 		}
-		ready, serving := !b.NotReady && !b.Terminating, !b.NotReady || b.Serving
+		ready := !b.NotReady && !b.Terminating
+		serving := !b.NotReady || b.Serving
 		point := discoveryv1.Endpoint{Addresses: []string{b.Addr.String()},
 			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &b.Terminating}}
 		if b.Node != "" {

@@ -56,7 +56,8 @@ func (h *Host) Pod(ctx context.Context, name string, addr netip.Addr) (*Pod, err
 // podEndpoint is the document of a pod's endpoint.
 func (h *Host) podEndpoint(p *Pod) object {
 	policy := func(kind string, settings object) object { return object{"Type": kind, "Settings": settings} }
-	exceptions, own := []string{PodRange.String(), ServiceRange.String(), Underlay.String()}, []string{p.Addr.String()}
+	exceptions := []string{PodRange.String(), ServiceRange.String(), Underlay.String()}
+	own := []string{p.Addr.String()}
 	served := []string{ServiceRange.String(), h.Addr.String() + "/32"}
 	if p.Addr6.IsValid() {
 		exceptions = append(exceptions, PodRange6.String(), ServiceRange6.String(), Underlay6.String())

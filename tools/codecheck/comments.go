@@ -114,7 +114,8 @@ func fieldNames(list *ast.FieldList) []string {
 
 // declarations returns the names that a package declares or imports, and the names of each of its types' fields.
 func declarations(dir *folder) (names map[string]bool, fields map[string]map[string]bool) {
-	names, fields = map[string]bool{}, map[string]map[string]bool{}
+	names = map[string]bool{}
+	fields = map[string]map[string]bool{}
 	for _, f := range dir.files {
 		for _, i := range f.syntax.Imports {
 			names[importName(i)] = true

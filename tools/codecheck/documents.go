@@ -40,7 +40,9 @@ func documents(root string) ([]problem, error) {
 			found = append(found, problem{architecture, i + 1, kindDocument, fmt.Sprintf(format, args...)})
 		}
 		for _, m := range link.FindAllStringSubmatch(line, -1) {
-			picture, alt, target := m[1] != "", m[2], m[3]
+			picture := m[1] != ""
+			alt := m[2]
+			target := m[3]
 			if picture && strings.TrimSpace(alt) == "" {
 				report("the picture %s has no text in its place: say between the brackets what it shows", target)
 			}

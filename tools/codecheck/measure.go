@@ -61,7 +61,10 @@ func printWidest(out io.Writer, t *tree) {
 
 // printParagraphs prints how many longer functions have no blank line.
 func printParagraphs(out io.Writer, t *tree) {
-	long, dense, longTests, denseTests := 0, 0, 0, 0
+	long := 0
+	dense := 0
+	longTests := 0
+	denseTests := 0
 	t.functions(func(_ *folder, f *file, fn *ast.FuncDecl) {
 		if t.length(fn) < longFunction {
 			return

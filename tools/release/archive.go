@@ -184,7 +184,10 @@ func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) err
 		if e.link != "" {
 			h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
 		} else if same := first[sum]; same != "" && len(data) > 0 {
-			h.Typeflag, h.Linkname, h.Size, data = tar.TypeLink, same, 0, nil
+			h.Typeflag = tar.TypeLink
+			h.Linkname = same
+			h.Size = 0
+			data = nil
 		} else {
 			first[sum] = h.Name
 		}

@@ -122,7 +122,8 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 	}
 	l.file = f.Name()
 	defer func() { err = errors.Join(err, f.Close()) }()
-	packed, content := digest.SHA256.Digester(), digest.SHA256.Digester()
+	packed := digest.SHA256.Digester()
+	content := digest.SHA256.Digester()
 	err = r.gzip(io.MultiWriter(f, packed.Hash()), func(w io.Writer) error {
 		t := tar.NewWriter(io.MultiWriter(w, content.Hash()))
 		if err := r.writeEntries(t, "", entries); err != nil {

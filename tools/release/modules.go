@@ -78,16 +78,18 @@ var licenseName = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([.-].*)?$
 // may pass it on.
 func licenses(modules []debug.Module, cache string) (list []entry, err error) {
 	for _, m := range modules {
-		dir, found := filepath.Join(cache, escaped(m.Path)+"@"+escaped(m.Version)), false
+		dir := filepath.Join(cache, escaped(m.Path)+"@"+escaped(m.Version))
+		found := false
 		files, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, fmt.Errorf("licenses of %s: %w", m.Path, err)
 		}
 		for _, f := range files {
 			if f.Type().IsRegular() && licenseName.MatchString(f.Name()) {
-				list, found = append(list,
+				list = append(list,
 					entry{name: path.Join("licenses", m.Path+"@"+m.Version, f.Name()),
-						path: filepath.Join(dir, f.Name())}), true
+						path: filepath.Join(dir, f.Name())})
+				found = true
 			}
 		}
 		if !found {

@@ -214,7 +214,9 @@ func (h *rpmHeader) addFiles(files []installed, at int64) {
 	var modes, rdevs []uint16
 	var digests, links, owners, langs, names, dirs []string
 	for i, f := range files {
-		size, digest, flag := len(f.data), fmt.Sprintf("%x", sha256.Sum256(f.data)), int32(0)
+		size := len(f.data)
+		digest := fmt.Sprintf("%x", sha256.Sum256(f.data))
+		flag := int32(0)
 		switch {
 		case f.folder:
 			size, digest = 4096, ""
@@ -223,18 +225,26 @@ func (h *rpmHeader) addFiles(files []installed, at int64) {
 		case f.config:
 			flag = rpmConfig
 		}
-		sizes, digests, flags = append(sizes, int32(size)), append(digests, digest), append(flags, flag)
-		times, verify, devices, inodes = append(times, int32(at)), append(verify, -1), append(devices,
-			1), append(inodes, int32(i+1))
-		modes, rdevs = append(modes, uint16(f.unixMode())), append(rdevs, 0)
-		links, owners, langs = append(links, f.link), append(owners, "root"), append(langs, "")
+		sizes = append(sizes, int32(size))
+		digests = append(digests, digest)
+		flags = append(flags, flag)
+		times = append(times, int32(at))
+		verify = append(verify, -1)
+		devices = append(devices, 1)
+		inodes = append(inodes, int32(i+1))
+		modes = append(modes, uint16(f.unixMode()))
+		rdevs = append(rdevs, 0)
+		links = append(links, f.link)
+		owners = append(owners, "root")
+		langs = append(langs, "")
 
 		dir := strings.TrimSuffix(path.Dir(f.path), "/") + "/"
 		at := slices.Index(dirs, dir)
 		if at < 0 {
 			at, dirs = len(dirs), append(dirs, dir)
 		}
-		names, dirIndexes = append(names, path.Base(f.path)), append(dirIndexes, int32(at))
+		names = append(names, path.Base(f.path))
+		dirIndexes = append(dirIndexes, int32(at))
 	}
 
 	for tag, list := range map[int32][]int32{rpmFileSizes: sizes, rpmFileMTimes: times, rpmFileFlags: flags,

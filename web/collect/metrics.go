@@ -78,7 +78,8 @@ func readSample(text []byte) (s view.Sample, err error) {
 	if err != nil {
 		return s, fmt.Errorf("reading metrics: %w", err)
 	}
-	s.Calls, s.Seconds = map[[2]string]float64{}, map[string]float64{}
+	s.Calls = map[[2]string]float64{}
+	s.Seconds = map[string]float64{}
 
 	for _, m := range families["porthole_proxy_programming_latency_seconds"].GetMetric() {
 		for _, b := range m.GetHistogram().GetBucket() {

@@ -27,7 +27,8 @@ func Build(f *Facts, now time.Time) Snapshot {
 	}
 	slices.SortFunc(s.Pods, func(a, b Pod) int { return cmp.Compare(a.Key, b.Key) })
 
-	lines, endpoints := linesByService(f), slicesByService(f)
+	lines := linesByService(f)
+	endpoints := slicesByService(f)
 	for _, svc := range f.Services {
 		key := svc.Namespace + "/" + svc.Name
 		s.Services = append(s.Services, buildService(svc, endpoints[key], lines[key]))

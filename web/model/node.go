@@ -21,9 +21,13 @@ func buildNode(name string, object *v1.Node, report *Report, now time.Time) Node
 		return n
 	}
 
-	n.OS, n.Build, n.PodCIDR = object.Labels[v1.LabelOSStable], object.Labels[v1.LabelWindowsBuild], object.Spec.PodCIDR
+	n.OS = object.Labels[v1.LabelOSStable]
+	n.Build = object.Labels[v1.LabelWindowsBuild]
+	n.PodCIDR = object.Spec.PodCIDR
 	info := object.Status.NodeInfo
-	n.OSImage, n.Kubelet, n.Runtime = info.OSImage, info.KubeletVersion, info.ContainerRuntimeVersion
+	n.OSImage = info.OSImage
+	n.Kubelet = info.KubeletVersion
+	n.Runtime = info.ContainerRuntimeVersion
 	for _, a := range object.Status.Addresses {
 		if _, err := netip.ParseAddr(a.Address); err == nil {
 			n.Addresses = append(n.Addresses, a.Address)
@@ -91,7 +95,10 @@ func (n *Node) addRoutes(a Answer[RoutesDocument], now time.Time) {
 		return
 	}
 	d := a.Last
-	n.Routes.Mode, n.Routes.Wanted, n.Routes.Present, n.Routes.Repairs = d.Mode, d.Wanted, d.Present, d.Repairs
+	n.Routes.Mode = d.Mode
+	n.Routes.Wanted = d.Wanted
+	n.Routes.Present = d.Present
+	n.Routes.Repairs = d.Repairs
 	n.Peers = d.Peers
 
 	covered := 0
@@ -127,7 +134,9 @@ func (n *Node) addProxy(a Answer[ProxyDocument], now time.Time) {
 		return
 	}
 	d := a.Last
-	n.Proxy.Wanted, n.Proxy.Programmed, n.Proxy.Services = d.Wanted, d.Programmed, d.Services
+	n.Proxy.Wanted = d.Wanted
+	n.Proxy.Programmed = d.Programmed
+	n.Proxy.Services = d.Services
 	if d.Error != "" {
 		n.problem(Wrong, sentence("HNS cannot be read", "", d.Error), time.Time{})
 	}

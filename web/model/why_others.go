@@ -153,7 +153,8 @@ func programmedOn(reports map[string]Report, wrong []OnNode) Step {
 		}
 		step.Text = fmt.Sprintf("as wanted on %s with Porthole's service proxy", plural(programmed, "node"))
 		if silent > 0 {
-			step.State, step.Text = Unknown, plural(silent, "node")+" did not answer"
+			step.State = Unknown
+			step.Text = plural(silent, "node") + " did not answer"
 		}
 		return step
 	}

@@ -64,7 +64,9 @@ func (w *podWay) scheduled() Step {
 		return s
 	}
 	state, _, problem := judgePod(w.p, nil, w.now)
-	s.State, s.Text, s.Tried = state, problem.Text, w.tried("FailedScheduling")
+	s.State = state
+	s.Text = problem.Text
+	s.Tried = w.tried("FailedScheduling")
 	s.Do = append(w.describe(), "kubectl get nodes")
 	return s
 }
@@ -85,7 +87,9 @@ func (w *podWay) node() Step {
 	n := buildNode(w.p.Spec.NodeName, object, report, w.now)
 	for _, p := range n.Problems {
 		if p.State == Wrong && !n.Ready {
-			s.State, s.Text, s.Do = Wrong, p.Text, []string{"porthole why node " + n.Name}
+			s.State = Wrong
+			s.Text = p.Text
+			s.Do = []string{"porthole why node " + n.Name}
 			return s
 		}
 	}
@@ -104,8 +108,11 @@ func (w *podWay) volumes() Step {
 	}
 	s.State = Making
 	if e := w.warning("FailedMount", "FailedAttachVolume", "FailedMapVolume"); e != nil {
-		s.State, s.Text, s.Tried, s.Do = w.judge(e), sentence("not mounted", e.Reason,
-			e.Text), w.tried(e.Reason), w.describe()
+		s.State = w.judge(e)
+		s.Text = sentence("not mounted", e.Reason,
+			e.Text)
+		s.Tried = w.tried(e.Reason)
+		s.Do = w.describe()
 	}
 	return s
 }
@@ -126,7 +133,9 @@ func (w *podWay) sandbox() Step {
 	}
 	s.State = Making
 	if e := w.warning("FailedCreatePodSandBox", "NetworkNotReady", "SandboxChanged"); e != nil {
-		s.State, s.Text, s.Tried = w.judge(e), sentence("not made", e.Reason, e.Text), w.tried(e.Reason)
+		s.State = w.judge(e)
+		s.Text = sentence("not made", e.Reason, e.Text)
+		s.Tried = w.tried(e.Reason)
 		s.Do = []string{"porthole why node " + w.p.Spec.NodeName,
 			"porthole host hns " + w.p.Spec.NodeName + " stats   # emulated hosts"}
 	}
@@ -162,7 +171,9 @@ func (w *podWay) image() Step {
 	if waits, name := badWait(w.p); waits != nil &&
 		slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
 			"ErrImageInspect", "RegistryUnavailable"}, waits.Reason) {
-		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("Failed",
+		s.State = Wrong
+		s.Text = sentence("container "+name, waits.Reason, waits.Message)
+		s.Tried = w.tried("Failed",
 			"BackOff")
 		for _, c := range w.p.Spec.Containers {
 			s.Do = append(s.Do, "porthole images check "+c.Image)
@@ -170,7 +181,8 @@ func (w *podWay) image() Step {
 		return s
 	}
 
-	pulling, pulled := w.last("Pulling"), w.last("Pulled")
+	pulling := w.last("Pulling")
+	pulled := w.last("Pulled")
 	switch {
 	case pulled != nil:
 		s.To, s.Text = pulled.At, pulled.Text
@@ -223,7 +235,8 @@ func (w *podWay) containers() Step {
 		}
 	}
 	if running == len(w.p.Spec.Containers) {
-		s.State, s.Text = Right, plural(running, "container")+" running"
+		s.State = Right
+		s.Text = plural(running, "container") + " running"
 		if restarts > 0 {
 			s.Text += fmt.Sprintf(", restarted %d times", restarts)
 		}
@@ -232,7 +245,9 @@ func (w *podWay) containers() Step {
 
 	s.To = time.Time{}
 	if waits, name := badWait(w.p); waits != nil {
-		s.State, s.Text, s.Tried = Wrong, sentence("container "+name, waits.Reason, waits.Message), w.tried("BackOff",
+		s.State = Wrong
+		s.Text = sentence("container "+name, waits.Reason, waits.Message)
+		s.Tried = w.tried("BackOff",
 			"Failed")
 		s.Do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", w.p.Namespace, w.p.Name, name)}
 		for _, c := range w.p.Status.ContainerStatuses {
@@ -261,7 +276,9 @@ func (w *podWay) ready() Step {
 		s.Tried = w.tried(e.Reason)
 	}
 	state, _, problem := judgeUnready(w.p, event, w.now)
-	s.State, s.Text, s.Do = state, problem.Text, append(w.describe(),
+	s.State = state
+	s.Text = problem.Text
+	s.Do = append(w.describe(),
 		fmt.Sprintf("kubectl logs -n %s %s", w.p.Namespace, w.p.Name))
 	return s
 }

@@ -155,12 +155,15 @@ func (r *Runtime) resources(c *hcsd.Container) (out runtimeResources) {
 	if p == nil {
 		return out
 	}
+
 	cpu := runtimeCPU{}
 	switch {
 	case p.Maximum > 0 && p.Maximum < allCPUs:
-		cpu.Period, cpu.Quota = period, max(int64(p.Maximum)*int64(r.o.CPUs)*period/allCPUs, minQuota)
+		cpu.Period = period
+		cpu.Quota = max(int64(p.Maximum)*int64(r.o.CPUs)*period/allCPUs, minQuota)
 	case p.Count > 0 && int(p.Count) < r.o.CPUs:
-		cpu.Period, cpu.Quota = period, int64(p.Count)*period
+		cpu.Period = period
+		cpu.Quota = int64(p.Count) * period
 	}
 	if p.Weight > 0 {
 		cpu.Shares = max(uint64(p.Weight)*1024/100, 2)

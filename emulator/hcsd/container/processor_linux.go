@@ -27,6 +27,7 @@ func (p *Process) ProcessorTime() (t hcsd.ProcessorTime) {
 	if err != nil {
 		return t
 	}
-	t.User, t.Kernel = stat.number(fieldUser)*uint64(clockTick), stat.number(fieldKernel)*uint64(clockTick)
+	t.User = stat.number(fieldUser) * uint64(clockTick)
+	t.Kernel = stat.number(fieldKernel) * uint64(clockTick)
 	return t
 }

@@ -37,7 +37,9 @@ func (r runc) command(ctx context.Context, files *[3]*os.File, args ...string) (
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if files != nil {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
+		cmd.Stdin = files[0]
+		cmd.Stdout = files[1]
+		cmd.Stderr = files[2]
 	}
 
 	if err := cmd.Run(); err != nil {

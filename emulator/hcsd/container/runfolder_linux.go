@@ -70,7 +70,8 @@ func (f runFolder) read(n int, what string) string {
 // write writes a file for the launcher of program n, which finds it whole or not at all. What the container has put
 // there is replaced.
 func (f runFolder) write(n int, what string, data []byte) error {
-	name, temp := fileOf(n, what), fileOf(n, what+".new")
+	name := fileOf(n, what)
+	temp := fileOf(n, what+".new")
 	if err := f.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -17,7 +17,8 @@ func (s *Store) show(id, point string) error {
 		return err
 	}
 	defer c.Close()
-	link, target := volumeLink(id), filepath.Join(s.host.LayerDir(id), point)
+	link := volumeLink(id)
+	target := filepath.Join(s.host.LayerDir(id), point)
 	if shown, err := c.Readlink(link); err == nil && shown == target {
 		return nil
 	}

@@ -152,7 +152,9 @@ func (s *Store) Started(i *Instance, init container.Process, now time.Time) erro
 	started := sys.Run(now)
 	i.init = &init
 	if err := s.save(); err != nil {
-		sys.State, sys.Started, i.init = hcsd.Created, time.Time{}, nil
+		sys.State = hcsd.Created
+		sys.Started = time.Time{}
+		i.init = nil
 		return err
 	}
 	s.callbacks.tell([]hcsd.Notification{started})

@@ -30,7 +30,8 @@ func (s *Store) Connected(process uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connections == nil {
-		s.connections, s.open = map[uint64]int{}, map[uint64]handle{}
+		s.connections = map[uint64]int{}
+		s.open = map[uint64]handle{}
 	}
 	s.connections[process]++
 }

@@ -99,7 +99,8 @@ func (l *Injector) account(c Call, t spent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.programs == nil {
-		l.programs, l.networks = map[string]Counter{}, map[string]Counter{}
+		l.programs = map[string]Counter{}
+		l.networks = map[string]Counter{}
 	}
 	if l.own == nil {
 		l.own = map[string]time.Duration{}

@@ -164,7 +164,8 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 
 // watchEnd tells when the caller goes away while its call is under way. stop must be called before r is read again.
 func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()) {
-	end, done := make(chan struct{}), make(chan struct{})
+	end := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// A thread sends nothing while it waits for its answer: what comes is its end, or our own deadline.

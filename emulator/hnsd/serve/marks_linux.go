@@ -111,7 +111,8 @@ func descriptors(control []byte) (all []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	for i := range messages {
 		list, malformed := unix.ParseUnixRights(&messages[i])
-		all, err = append(all, list...), errors.Join(err, malformed)
+		all = append(all, list...)
+		err = errors.Join(err, malformed)
 	}
 	return all, err
 }
@@ -122,7 +123,8 @@ func descriptors(control []byte) (all []int, err error) {
 func unhindered(closes func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	thread, done := unix.Gettid(), make(chan struct{})
+	thread := unix.Gettid()
+	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		tick := time.NewTicker(lingerLimit)

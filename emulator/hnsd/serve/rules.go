@@ -43,7 +43,8 @@ func rulesOf(ctx context.Context, state *hnsd.State, on DataPlane, endpoint stri
 	}
 	answer = EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
 	if n, ok := state.Get(hnsd.Network, rules.Network); ok {
-		answer.NetworkName, answer.Type = n.Doc.Text("Name"), n.Doc.Text("Type")
+		answer.NetworkName = n.Doc.Text("Name")
+		answer.Type = n.Doc.Text("Type")
 	}
 	return answer, err
 }

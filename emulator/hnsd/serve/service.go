@@ -92,7 +92,9 @@ func newService(o options) (*Service, error) {
 		return nil, err
 	}
 	s.losses = losses{o.host, s.objects, s.carried}
-	s.life.lose, s.life.endHandles, s.life.endCallbacks = s.losses.forget, s.handles.Forget, s.subscribers.endAll
+	s.life.lose = s.losses.forget
+	s.life.endHandles = s.handles.Forget
+	s.life.endCallbacks = s.subscribers.endAll
 	return s, nil
 }
 

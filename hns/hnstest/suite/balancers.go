@@ -99,7 +99,8 @@ func backends(_ *testing.T, s *subject) {
 // answer.
 func modify(t *testing.T, s *subject) {
 	network := s.network().ID
-	one, two := s.remote(network, first, "10.78.0.1"), s.remote(network, second, "10.78.0.2")
+	one := s.remote(network, first, "10.78.0.1")
+	two := s.remote(network, second, "10.78.0.2")
 	lb := s.wanted(one.ID)
 	s.make(lb)
 

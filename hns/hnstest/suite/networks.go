@@ -66,7 +66,8 @@ func networkGoes(_ *testing.T, s *subject) {
 // networkInUse: a network with an endpoint in a namespace is not deleted, and nothing follows from the answer but that.
 func networkInUse(_ *testing.T, s *subject) {
 	network := s.network()
-	host, endpoint := s.hostNamespace(), s.local(network.ID, "10.77.0.2")
+	host := s.hostNamespace()
+	endpoint := s.local(network.ID, "10.77.0.2")
 	s.good("adding", s.AddToNamespace(s.ctx, host.ID, endpoint.ID))
 	s.class("deleting the network", s.DeleteNetwork(s.ctx, network.ID), hns.Unknown)
 	_, err := s.Endpoint(s.ctx, endpoint.ID)
@@ -95,7 +96,8 @@ func (s *subject) hostNamespace() hns.Namespace {
 // hostNamespace: the host's own namespace is there from the start; an endpoint can be put into it and taken out again,
 // each as often as one likes.
 func hostNamespace(t *testing.T, s *subject) {
-	host, endpoint := s.hostNamespace(), s.local(s.network().ID, "10.77.0.2")
+	host := s.hostNamespace()
+	endpoint := s.local(s.network().ID, "10.77.0.2")
 	if endpoint.Namespace != "" {
 		t.Errorf("a new endpoint is in namespace %s", endpoint.Namespace)
 	}

@@ -53,7 +53,8 @@ func Start(t testing.TB, path, iface string) *Wire {
 	}
 
 	w := &Wire{what: path + " " + iface}
-	stop, done := make(chan struct{}), make(chan struct{})
+	stop := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.read(fd, stop)

@@ -47,7 +47,8 @@ func Run(t *testing.T, o Options) {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	handles, routines := openFiles(t), runtime.NumGoroutine()
+	handles := openFiles(t)
+	routines := runtime.NumGoroutine()
 	ctx, cancel := context.WithTimeout(t.Context(), mischief)
 	defer cancel()
 	var all sync.WaitGroup

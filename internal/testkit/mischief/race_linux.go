@@ -27,7 +27,8 @@ func Race(t *testing.T, swap func(i int), try func(i int)) (swaps, tries int) {
 		}
 	})
 
-	end, limit := time.Now().Add(*raceFor), time.Now().Add(20**raceFor)
+	end := time.Now().Add(*raceFor)
+	limit := time.Now().Add(20 * *raceFor)
 	enough := func() bool { return time.Now().After(end) && tries >= fewestTries && swapped.Load() >= fewestSwaps }
 	for ; !enough() && time.Now().Before(limit) && !t.Failed(); tries++ {
 		try(tries)

@@ -134,7 +134,9 @@ func (r *Router) start(name, socket string, cmd *exec.Cmd) {
 	}
 	d := &daemon{cmd: cmd}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &d.out, &d.out, time.Second
+	cmd.Stdout = &d.out
+	cmd.Stderr = &d.out
+	cmd.WaitDelay = time.Second
 	if err := platform.StartInNetns(r.netns, cmd); err != nil {
 		r.T.Fatal(err)
 	}

@@ -76,7 +76,10 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 		return nil, status.Errorf(codes.AlreadyExists, "volume %s has %d bytes and is a copy of %q", r.Name, v.Bytes,
 			v.Source)
 	}
-	v.Name, v.Bytes, v.Block, v.Source = r.Name, size, block, source
+	v.Name = r.Name
+	v.Bytes = size
+	v.Block = block
+	v.Source = source
 	if isNew && source != "" {
 		if err := d.fill(v, source); err != nil {
 			return nil, errors.Join(err, d.remove(v))

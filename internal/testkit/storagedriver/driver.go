@@ -163,7 +163,8 @@ func (r *register) NotifyRegistrationStatus(_ context.Context,
 // intercept counts calls, and lets Options make them fail.
 func (d *Driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
 	error) {
-	method, began := path.Base(info.FullMethod), time.Now()
+	method := path.Base(info.FullMethod)
+	began := time.Now()
 	d.mu.Lock()
 	d.calls = append(d.calls, method)
 	d.mu.Unlock()
@@ -217,7 +218,9 @@ func (d *Driver) Volumes() map[string]Volume {
 	out := map[string]Volume{}
 	for id, v := range d.volumes {
 		one := *v
-		one.Published, one.Attached, one.Staged = maps.Clone(v.Published), maps.Clone(v.Attached), maps.Clone(v.Staged)
+		one.Published = maps.Clone(v.Published)
+		one.Attached = maps.Clone(v.Attached)
+		one.Staged = maps.Clone(v.Staged)
 		out[id] = one
 	}
 	return out

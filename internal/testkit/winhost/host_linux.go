@@ -125,7 +125,8 @@ func (h *Host) ConnectRuntime(ctx context.Context) error {
 		return err
 	}
 	h.stops = append(h.stops, func() { conn.Close() })
-	h.Runtime, h.Images = cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	h.Runtime = cri.NewRuntimeServiceClient(conn)
+	h.Images = cri.NewImageServiceClient(conn)
 	return nil
 }
 
@@ -142,7 +143,9 @@ func (h *Host) start(name, netns string, cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = log, log, time.Second
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.WaitDelay = time.Second
 	if err := platform.StartInNetns(netns, cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

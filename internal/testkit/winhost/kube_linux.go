@@ -134,10 +134,12 @@ func (h *Host) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // StartKubelet runs kubelet.exe as the node Ours or Upstream, and returns when the node is Ready.
 func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) {
-	program, more := filepath.Join(filepath.Dir(h.Porthole), "windows",
-		"kubelet.exe"), []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
+	program := filepath.Join(filepath.Dir(h.Porthole), "windows",
+		"kubelet.exe")
+	more := []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
 	if node == Upstream { // it has its sockets where all plugins expect them: both run on one host
-		program, more = h.bundled("windows/kubelet.exe"), nil
+		program = h.bundled("windows/kubelet.exe")
+		more = nil
 	}
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("%w (run `make build upstream-kubelet`)", err)

@@ -148,7 +148,8 @@ func (a wanted) advance(ctx context.Context, s certState) (_ certState, acted bo
 			name = s.asked.name
 			request, known = a.API.CertificateRequest(ctx, a.pod.Namespace, name)
 			if request != nil && !s.asked.seen {
-				s.asked, acted = &certAsked{name: name, key: s.asked.key, lost: s.asked.lost, seen: true}, true
+				s.asked = &certAsked{name: name, key: s.asked.key, lost: s.asked.lost, seen: true}
+				acted = true
 			}
 		}
 
@@ -163,7 +164,8 @@ func (a wanted) advance(ctx context.Context, s certState) (_ certState, acted bo
 		}
 		if plan.overdue || plan.expired {
 			h := *s.held
-			h.overdue, h.expired = h.overdue || plan.overdue, h.expired || plan.expired
+			h.overdue = h.overdue || plan.overdue
+			h.expired = h.expired || plan.expired
 			s.held, acted = &h, true
 		}
 

@@ -26,7 +26,8 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 	if w.inline != nil {
 		v.Context = maps.Clone(w.inline.VolumeAttributes)
 	} else {
-		v.Context, v.Access.MountFlags = maps.Clone(w.csi().VolumeAttributes), w.pv.Spec.MountOptions
+		v.Context = maps.Clone(w.csi().VolumeAttributes)
+		v.Access.MountFlags = w.pv.Spec.MountOptions
 	}
 	if sc := w.pod.Spec.SecurityContext; w.can.MountGroup && sc != nil && sc.FSGroup != nil {
 		v.Access.Group = strconv.FormatInt(*sc.FSGroup, 10)

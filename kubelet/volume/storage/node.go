@@ -15,7 +15,8 @@ type nodeView struct {
 
 // observe takes a version of the node.
 func (n *nodeView) observe(node *v1.Node) {
-	attached, inUse := map[v1.UniqueVolumeName]bool{}, map[v1.UniqueVolumeName]bool{}
+	attached := map[v1.UniqueVolumeName]bool{}
+	inUse := map[v1.UniqueVolumeName]bool{}
 	for _, a := range node.Status.VolumesAttached {
 		attached[a.Name] = true
 	}

@@ -159,7 +159,8 @@ func (s *Volumes) csiDriver(ctx context.Context, name string) (*storagev1.CSIDri
 // checkLifecycle returns an error if the driver does not serve such volumes. Without a list, which the API's default
 // fills, it serves persistent ones.
 func checkLifecycle(d *storagev1.CSIDriver, inline bool) error {
-	mode, modes := storagev1.VolumeLifecyclePersistent, d.Spec.VolumeLifecycleModes
+	mode := storagev1.VolumeLifecyclePersistent
+	modes := d.Spec.VolumeLifecycleModes
 	if inline {
 		mode = storagev1.VolumeLifecycleEphemeral
 	}
@@ -194,7 +195,8 @@ func (w *work) wanted() steps.Wish {
 	if f, ok := w.known.get(w.pod.UID, w.volume); ok && f.refused == size.Value() {
 		return out // the driver cannot expand it while it is used
 	}
-	out.Size, out.Grow = size.Value(), reported.Cmp(size) < 0
+	out.Size = size.Value()
+	out.Grow = reported.Cmp(size) < 0
 	return out
 }
 

@@ -150,7 +150,8 @@ func (a Asker) Request(ctx context.Context, pod *v1.Pod, key Key) (Token, error)
 		return Token{}, fmt.Errorf("requesting token of service account %s: %w", account, err)
 	}
 
-	now, expires := a.Now(), answer.Status.ExpirationTimestamp
+	now := a.Now()
+	expires := answer.Status.ExpirationTimestamp
 	if expires.IsZero() {
 		expires = metav1.NewTime(now.Add(time.Duration(key.seconds) * time.Second))
 	}

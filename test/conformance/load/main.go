@@ -108,7 +108,9 @@ func blocks(args []string) error {
 			return err
 		}
 	}
-	mib, pause, count := given[0], time.Duration(given[1])*time.Second, given[2]
+	mib := given[0]
+	pause := time.Duration(given[1]) * time.Second
+	count := given[2]
 	var held [][]byte
 	for range count {
 		held = append(held, take(mib))

@@ -164,7 +164,8 @@ func dig(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if err != nil {
 		return err
 	}
-	servers, suffixes := []string{o.server}, []string(nil)
+	servers := []string{o.server}
+	suffixes := []string(nil)
 	if o.server == "" {
 		if servers, err = dnsServers(); err != nil {
 			return err

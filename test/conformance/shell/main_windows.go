@@ -51,7 +51,8 @@ func run(ctx context.Context, name string, args []string) error {
 	label := "sh"
 	switch {
 	case strings.Contains(flags, "c") && len(args) > 0:
-		script, args = strings.NewReader(args[0]), args[1:]
+		script = strings.NewReader(args[0])
+		args = args[1:]
 		if len(args) > 0 {
 			args = args[1:] // the name that the script is to have
 		}

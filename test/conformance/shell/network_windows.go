@@ -30,12 +30,16 @@ func curl(ctx context.Context, c interp.HandlerContext, args []string) error {
 func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict bool) error {
 	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w",
 		"--interface", "-t", "--tries"}
-	address, limit, method, data := "", 30*time.Second, http.MethodGet, ""
+	address := ""
+	limit := 30 * time.Second
+	method := http.MethodGet
+	data := ""
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
 		case strings.HasPrefix(a, "--post-data="):
-			method, data = http.MethodPost, strings.TrimPrefix(a, "--post-data=")
+			method = http.MethodPost
+			data = strings.TrimPrefix(a, "--post-data=")
 		case slices.Contains(takesValue, a) && i+1 < len(args):
 			if v, err := strconv.Atoi(args[i+1]); err == nil && a != "-O" && a != "-t" && a != "--tries" {
 				limit = time.Duration(v) * time.Second

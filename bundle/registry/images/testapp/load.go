@@ -67,7 +67,9 @@ func burn(args []string) error {
 
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	begin, last, lastCPU := time.Now(), time.Now(), cpuTime()
+	begin := time.Now()
+	last := time.Now()
+	lastCPU := cpuTime()
 	first := lastCPU
 	for {
 		select {
