@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/probe"
 )
 
 // machine is what a cluster needs to know of the machine before it starts.
@@ -22,7 +22,7 @@ type machine struct {
 	overlay      bool     // the kernel has the overlay file system
 	bridgeFilter bool     // the kernel has br_netfilter
 	readOnly     error    // why files cannot be made where the state folder belongs
-	lacks        []dataplane.Lack
+	lacks        []probe.Lack
 }
 
 // Memory and disk of a cluster without pods of users, measured on one with the default settings. The proportional set
@@ -54,7 +54,7 @@ func observe(ctx context.Context, dir string) (m machine, err error) {
 	m.controllers = cgroupControllers()
 	m.overlay = hasOverlay()
 	m.bridgeFilter = hasBridgeFilter(ctx)
-	m.lacks, err = dataplane.Probe(ctx, "")
+	m.lacks, err = probe.Run(ctx, "")
 	return m, err
 }
 
@@ -106,9 +106,9 @@ func (c Config) doesWithout(ability string) bool {
 	switch ability {
 	case "nft":
 		return true // missingPrograms has said it
-	case dataplane.VXLANDevices:
+	case probe.VXLANDevices:
 		return c.Network != "vxlan"
-	case dataplane.NATOfIPv6:
+	case probe.NATOfIPv6:
 		return err == nil && len(r.pods) == 1
 	default:
 		return c.WindowsNodes == 0

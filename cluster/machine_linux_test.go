@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/probe"
 )
 
 // TestMachineLacks: each thing that a machine lacks is said with its cure, and one that has all passes.
@@ -16,7 +16,7 @@ func TestMachineLacks(t *testing.T) {
 		controllers: []string{"cpuset", "cpu", "io", "memory", "pids"}}
 	both := func(c *Config) { c.PodCIDR = "10.244.0.0/16,fd00:10:244::/48" }
 	lack := func(ability string) func(*machine) {
-		return func(m *machine) { m.lacks = []dataplane.Lack{{Ability: ability, Text: "no " + ability}} }
+		return func(m *machine) { m.lacks = []probe.Lack{{Ability: ability, Text: "no " + ability}} }
 	}
 
 	for _, c := range []struct {
@@ -41,10 +41,10 @@ func TestMachineLacks(t *testing.T) {
 		{"nft", lack("nft"), nil, ""},
 		{"nft numgen", lack("nft numgen"), nil, "no nft numgen"},
 		{"nft numgen, no Windows", lack("nft numgen"), func(c *Config) { c.WindowsNodes = 0 }, ""},
-		{"vxlan, not used", lack(dataplane.VXLANDevices), nil, ""},
-		{"vxlan, used", lack(dataplane.VXLANDevices), func(c *Config) { c.Network = "vxlan" }, "no vxlan devices"},
-		{"IPv6, not used", lack(dataplane.NATOfIPv6), nil, ""},
-		{"IPv6, used", lack(dataplane.NATOfIPv6), both, "no nft NAT of family ip6"},
+		{"vxlan, not used", lack(probe.VXLANDevices), nil, ""},
+		{"vxlan, used", lack(probe.VXLANDevices), func(c *Config) { c.Network = "vxlan" }, "no vxlan devices"},
+		{"IPv6, not used", lack(probe.NATOfIPv6), nil, ""},
+		{"IPv6, used", lack(probe.NATOfIPv6), both, "no nft NAT of family ip6"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, config := whole, DefaultConfig()

@@ -14,6 +14,7 @@ import (
 
 	"porthole.dev/porthole/emulator/daemon"
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/probe"
 	"porthole.dev/porthole/emulator/hnsd/ipstack"
 	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -42,7 +43,7 @@ func Command() *cobra.Command {
 			if err := os.MkdirAll(filepath.Join(o.HostDir, "hnsd"), 0o755); err != nil {
 				return fmt.Errorf("making the state folder of HNS: %w", err)
 			}
-			missing, err := dataplane.Probe(c.Context(), "")
+			missing, err := probe.Run(c.Context(), "")
 			if err != nil {
 				return err
 			}

@@ -2,19 +2,45 @@ package dataplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"net/netip"
-	"strings"
+	"sync"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
-	"k8s.io/klog/v2"
 
+	"porthole.dev/porthole/emulator/dataplane/flows"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
+	"porthole.dev/porthole/emulator/dataplane/links"
+	"porthole.dev/porthole/emulator/dataplane/nft"
+	"porthole.dev/porthole/emulator/dataplane/portrules"
+	"porthole.dev/porthole/emulator/dataplane/render"
+	"porthole.dev/porthole/emulator/dataplane/rtnl"
+	"porthole.dev/porthole/emulator/dataplane/table"
 	"porthole.dev/porthole/emulator/desired"
-	"porthole.dev/porthole/internal/platform"
 )
+
+// Options of a data plane.
+type Options struct {
+	Netns  string // path of the host's network namespace; "" means the caller's own
+	Uplink string // interface that leads out of the host; "" means eth0
+	Nft    string // program; "" means nft from PATH
+}
+
+// DataPlane carries one host. Its methods may be called from several goroutines.
+type DataPlane struct {
+	*hoststack.Stack
+	uplink string
+	handle *rtnl.Handle
+	nft    nft.Program
+	links  *links.Host
+	flows  *flows.Mover
+
+	mu       sync.Mutex
+	known    bool              // have is what the kernel holds, as far as only we write
+	have     kernel.State      // what was last written or read
+	live     *render.Rendering // the last rendering, if the kernel carries all of it
+	elements nft.Elements
+}
 
 // New opens the host's network namespace and prepares its IP stack, in which no interface forwards packets until it is
 // told to (SetForwarding). It changes no link and no rule of HNS.
@@ -25,176 +51,82 @@ func New(opts Options) (*DataPlane, error) {
 	if opts.Nft == "" {
 		opts.Nft = "nft"
 	}
-	handle, err := handleAt(opts.Netns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+	handle, err := rtnl.Open(opts.Netns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data plane: %w", err)
 	}
-	d := &DataPlane{IPStack: &IPStack{netns: opts.Netns, handle: handle}, opts: opts, handle: handle}
-	if err := platform.InNetns(opts.Netns, func() error { return sysctls(hostSettings, true) }); err != nil {
-		handle.Close()
-		return nil, fmt.Errorf("preparing the host's network: %w", err)
+	d := &DataPlane{uplink: opts.Uplink, handle: handle, nft: nft.Program{Path: opts.Nft, Netns: opts.Netns},
+		elements: nft.Elements{Netns: opts.Netns}}
+	d.flows = flows.New(handle, d.backends)
+	if d.Stack, err = hoststack.New(handle, d.nft); err == nil {
+		d.links, err = links.New(handle, d.nft, d.Stack)
 	}
-	if err := d.prepareStack(); err != nil {
+	if err != nil {
 		handle.Close()
-		return nil, fmt.Errorf("preparing the host's IP stack: %w", err)
+		return nil, err
 	}
 	return d, nil
 }
 
 // Close lets go of the namespace. The network stays as it is.
 func (d *DataPlane) Close() {
-	d.mu.Lock()
-	d.mover.closed = true
-	d.mu.Unlock()
-	d.settle()
+	d.flows.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.handle.Close()
-	d.closeFast()
+	d.elements.Close()
 }
 
-// Apply makes the kernel carry desired and returns the error of each object that it could not carry. Only what differs
-// is written: a second Apply of the same writes nothing, and so does the first after a restart. An error of the whole
-// means that the next Apply reads the kernel again.
-func (d *DataPlane) Apply(ctx context.Context, desired desired.State) (map[string]error, error) {
+// backends returns the backends that flows of UDP frontends may stay with, by frontend.
+func (d *DataPlane) backends(family string, frontends []string) map[string][]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.applyAll(ctx, desired)
+	return d.have.Table(family).UDPBackends(frontends)
 }
 
-// applyAll does the work of Apply. The caller holds d.mu. It keeps in d.have what was written, so that it reads the
-// kernel only at the start and after an operation whose effect is not known. The rules are one transaction: if it
-// fails, no object is carried as wanted, and the error is that of the whole.
-func (d *DataPlane) applyAll(ctx context.Context, desired desired.State) (map[string]error, error) {
-	log := klog.FromContext(ctx)
-	d.live = nil
-	facts, err := d.facts()
+// PortRules returns the rules of an endpoint with their counts; ok is false if nothing of that id is desired. It reads
+// the whole tables, which takes up to a second with thousands of load balancers.
+func (d *DataPlane) PortRules(ctx context.Context, all desired.State, id string) (rules portrules.List, ok bool,
+	err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	facts, err := d.links.Facts(d.uplink)
 	if err != nil {
-		return nil, err
+		return portrules.List{}, false, err
 	}
-	rendered := render(desired, facts)
-	want := rendered.state
-	if !d.known {
-		have, err := d.observe(ctx, want)
+
+	have := map[string]table.Counts{}
+	for _, f := range []table.Family{table.IPv4, table.IPv6} {
+		counts, there, err := d.nft.Counts(ctx, f.Table, table.Name)
 		if err != nil {
-			return nil, fmt.Errorf("reading the host's network: %w", err)
+			return portrules.List{}, false, err
 		}
-		d.have, d.known = have, true
-	}
-	plan := Diff(want, d.have)
-	if len(plan) > 0 {
-		log.V(2).Info("Applying network plan", "operations", len(plan))
-	}
-	results := maps.Clone(want.Rejected)
-	var failed error
-	for _, op := range plan {
-		log.V(4).Info("Applying network operation", "operation", op.String())
-		err := op.apply(ctx, d, want)
-		if err == nil {
-			op.record(&d.have, want)
-			continue
+		if there {
+			have[f.Table] = counts
 		}
+	}
 
-		err = fmt.Errorf("%s: %w", firstLine(op.String()), err)
-		switch op.(type) {
-		case *Transaction:
-			d.known, failed = false, errors.Join(failed, err)
-			continue
-		case del:
-			d.known = false
-		}
-		results[op.owner()] = errors.Join(results[op.owner()], err)
+	rules, ok = portrules.Of(all, id, facts, have)
+	if rules.Port == "" {
+		return rules, ok, nil
 	}
-	if failed == nil && len(results) == 0 {
-		d.live, d.have.Rules, d.have.Rules6 = rendered, want.Rules, want.Rules6
+	s, err := d.links.Counters(rules.Port) // of this side: what the endpoint sends is received here
+	if err != nil || s == nil {
+		return rules, ok, err
 	}
-	return results, failed
+	rules.Stats = &portrules.Stats{PacketsSent: s.RxPackets, BytesSent: s.RxBytes, PacketsReceived: s.TxPackets,
+		BytesReceived: s.TxBytes, Dropped: s.RxDropped + s.TxDropped}
+	return rules, ok, nil
 }
 
-// Verify compares the kernel with desired and changes nothing. After a difference the next Apply reads the kernel.
-func (d *DataPlane) Verify(ctx context.Context, desired desired.State) ([]Drift, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	facts, err := d.facts()
-	if err != nil {
-		return nil, err
+// Traffic returns what an endpoint has sent and received since its port was made. One without a port has none.
+func (d *DataPlane) Traffic(endpoint string) (t desired.Traffic) {
+	// of the switch's side, which receives what the endpoint sends
+	c, err := d.links.Counters(kernel.PortName(endpoint))
+	if err != nil || c == nil {
+		return t
 	}
-	want := Render(desired, facts)
-	if d.live != nil {
-		want.keepChains(d.live.state)
-	}
-	have, err := d.observe(ctx, want)
-	if err != nil {
-		return nil, fmt.Errorf("reading the host's network: %w", err)
-	}
-	drift := []Drift{}
-	for _, op := range Diff(want, have) {
-		drift = append(drift, driftOf(op)...)
-	}
-	if len(drift) > 0 {
-		d.known, d.live = false, nil
-	}
-	return drift, nil
-}
-
-// facts reads the uplink. Without it, or its address, the host is alone: nothing leaves it, and the loopback address
-// stands in for the node's.
-func (d *DataPlane) facts() (Facts, error) {
-	f := Facts{Uplink: d.opts.Uplink, NetnsDir: platform.NetnsDir, MTU: 1500,
-		Node: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	link, err := d.linkNamed(d.opts.Uplink)
-	if link == nil && err == nil {
-		link, err = d.linkNamed(Switch{Link: d.opts.Uplink}.unfinished())
-	}
-	if err != nil {
-		return f, fmt.Errorf("reading uplink %s: %w", d.opts.Uplink, err)
-	}
-	if link == nil {
-		return f, nil
-	}
-
-	f.MTU = link.Attrs().MTU
-	if away := d.lacks(link.Attrs().Name); away != nil {
-		f.Node, f.Node6 = away.node(f.Node)
-		return f, nil
-	}
-	addrs, err := d.handle.AddrList(link, unix.AF_INET)
-	if err != nil {
-		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
-	}
-	if len(addrs) > 0 {
-		f.Node, _ = netip.AddrFromSlice(addrs[0].IP.To4())
-	}
-	if addrs, err = d.handle.AddrList(link, unix.AF_INET6); err != nil {
-		return f, fmt.Errorf("reading addresses of uplink %s: %w", d.opts.Uplink, err)
-	}
-	if six := prefixes(addrs); len(six) > 0 {
-		f.Node6 = six[0].Addr()
-	}
-	if away := d.lacks(link.Attrs().Name); away != nil { // since the addresses were read
-		f.Node, f.Node6 = away.node(f.Node)
-	}
-	return f, nil
-}
-
-// handleAt returns sockets of these netlink families that belong to the network namespace at path; "" means the
-// caller's own.
-func handleAt(path string, families ...int) (h *netlink.Handle, err error) {
-	err = platform.InNetns(path, func() error {
-		h, err = netlink.NewHandle(families...)
-		return err
-	})
-	return h, err
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
-func (d *DataPlane) closeFast() {
-	if d.fast != nil {
-		_ = d.fast.CloseLasting() // it only waits for goroutines that there are none of
-		d.fast = nil
-	}
+	t.BytesSent, t.PacketsSent, t.DroppedOutgoing = c.RxBytes, c.RxPackets, c.RxDropped
+	t.BytesReceived, t.PacketsReceived, t.DroppedIncoming = c.TxBytes, c.TxPackets, c.TxDropped
+	return t
 }

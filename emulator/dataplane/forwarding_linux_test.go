@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 )
 
@@ -55,10 +57,10 @@ func TestForwarding(t *testing.T) {
 	if s, err := w.a.dp.Interface(eth0.Attrs().Index, false); err != nil || !s.Forwarding || s.MTU != 1500 {
 		t.Errorf("eth0 is %+v, %v", s, err)
 	}
-	if _, err := w.a.dp.Interface(9999, false); !errors.Is(err, ErrNoInterface) {
+	if _, err := w.a.dp.Interface(9999, false); !errors.Is(err, hoststack.ErrNoInterface) {
 		t.Errorf("an interface that does not exist: %v", err)
 	}
-	if err := w.a.dp.SetForwarding(9999, false, true); !errors.Is(err, ErrNoInterface) {
+	if err := w.a.dp.SetForwarding(9999, false, true); !errors.Is(err, hoststack.ErrNoInterface) {
 		t.Errorf("setting one that does not exist: %v", err)
 	}
 
@@ -75,7 +77,7 @@ func TestForwarding(t *testing.T) {
 	must(t, err)
 	t.Cleanup(again.Close)
 	beyond(all)
-	bridge, err := w.a.dp.handle.LinkByName(bridgeName(netID))
+	bridge, err := w.a.dp.handle.LinkByName(kernel.BridgeName(netID))
 	must(t, err)
 	must(t, w.a.dp.handle.LinkDel(bridge))
 	_, err = w.a.dp.Verify(w.ctx, w.a.desired) // it sees the loss, and the next apply mends it
@@ -120,10 +122,10 @@ func TestHostEndpointsDefaultRoute(t *testing.T) {
 		t.Error("traffic to the outside goes its usual way")
 	}
 
-	bridge, err := w.a.dp.handle.LinkByName(bridgeName(netID))
+	bridge, err := w.a.dp.handle.LinkByName(kernel.BridgeName(netID))
 	must(t, err)
 	must(t,
-		w.a.dp.DeleteRoute(HostRoute{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway,
+		w.a.dp.DeleteRoute(hoststack.Route{Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: host.Gateway,
 			Link: bridge.Attrs().Index}))
 	w.a.apply()
 	w.expect("a", outside+":80", "out 10.99.0.21")
@@ -142,7 +144,7 @@ func TestWatchForwarding(t *testing.T) {
 
 	must(t, w.a.dp.SetForwarding(eth0.Attrs().Index, false, true))
 	for e := range events {
-		if e.Link == eth0.Attrs().Index && e.Type == EventChange {
+		if e.Link == eth0.Attrs().Index && e.Type == hoststack.EventChange {
 			cancel()
 		}
 	}

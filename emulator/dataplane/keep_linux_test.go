@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Preserve-destination: the packet arrives at a pod of this host with the address of the load balancer.
@@ -16,7 +17,7 @@ func TestPreserveDestination(t *testing.T) {
 	w := newWorld(t)
 	client, one, two, bare := w.a.pod(11), w.a.pod(12), w.a.pod(13), w.a.pod(14)
 	w.in("out", func() error {
-		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet,
+		return netlink.RouteAdd(&netlink.Route{Dst: platform.IPNet(netip.MustParsePrefix("198.51.100.0/24")),
 			Gw: w.a.addr.AsSlice()})
 	})
 	keep := func(id, vip string, dist uint8, backends ...string) desired.LoadBalancer {

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -24,12 +25,12 @@ func newOverlay(t *testing.T) *world {
 		for _, from := range []string{"a", "b", "out"} {
 			if from != n.name {
 				w.in(from, func() error {
-					return netlink.RouteDel(&netlink.Route{Dst: netlinkAddr(n.pods).IPNet, Gw: n.addr.AsSlice()})
+					return netlink.RouteDel(&netlink.Route{Dst: platform.IPNet(n.pods), Gw: n.addr.AsSlice()})
 				})
 			}
 		}
 		network := &n.desired.Networks[0]
-		network.Type, network.Subnets[0].VSID = overlayType, testVSID
+		network.Type, network.Subnets[0].VSID = "Overlay", testVSID
 		network.Provider, network.RouterMAC, network.HostRoute = n.addr, routerMAC(n), true
 	}
 	w.a.desired.Networks[0].RemoteSubnets = []desired.RemoteSubnet{{Prefix: w.b.pods, VSID: testVSID,
@@ -205,7 +206,7 @@ func TestOverlayIsolation(t *testing.T) { // D-13
 	w.expect(p, "10.250.2.12:80", "timeout")
 	w.expect(q, "10.244.1.11:80", "timeout")
 	w.a.desired.Networks = append(w.a.desired.Networks,
-		desired.Network{ID: "third", Type: overlayType, Subnets: []desired.Subnet{{Prefix: w.a.pods, VSID: 6000}}})
+		desired.Network{ID: "third", Type: "Overlay", Subnets: []desired.Subnet{{Prefix: w.a.pods, VSID: 6000}}})
 	res, err := w.a.dp.Apply(w.ctx, w.a.desired)
 	must(t, err)
 	if res["third"] == nil {
@@ -266,12 +267,12 @@ func TestOverlayRestart(t *testing.T) {
 	w.serve(far, "far", 80)
 	again := w.restarted()
 	w.in("a", func() error {
-		link, err := netlink.LinkByName(tunnelName(netID, testVSID))
+		link, err := netlink.LinkByName(kernel.TunnelName(netID, testVSID))
 		if err != nil {
 			return err
 		}
 		if err := netlink.RouteDel(&netlink.Route{LinkIndex: link.Attrs().Index,
-			Dst: netlinkAddr(w.b.pods).IPNet}); err != nil {
+			Dst: platform.IPNet(w.b.pods)}); err != nil {
 			return err
 		}
 		return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, Family: unix.AF_BRIDGE,

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/internal/platform"
 )
 
 // Rows 1.31, 1.68.
@@ -67,7 +68,7 @@ func TestPacketsExternal(t *testing.T) {
 	routeless := w.a.pod(13, func(e *desired.Endpoint) { e.SDNRoutes = nil })
 	backends := map[string]string{"near": w.a.epID(12), "far": w.a.remote("10.244.2.11")}
 	w.in("out", func() error { // addresses of load balancers lead to node a
-		return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(netip.MustParsePrefix("198.51.100.0/24")).IPNet,
+		return netlink.RouteAdd(&netlink.Route{Dst: platform.IPNet(netip.MustParsePrefix("198.51.100.0/24")),
 			Gw: w.a.addr.AsSlice()})
 	})
 	type document struct {

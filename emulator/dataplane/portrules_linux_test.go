@@ -71,7 +71,7 @@ acl in priority 300 protocol 17: block 0
 		t.Errorf("counting is a drift: %v, %v", drift, err)
 	}
 
-	must(t, w.a.dp.nft(w.ctx, nil, nil, "delete", "element", "ip", "hns", "aclout", "{ 10.244.1.11 }"))
+	w.nft("delete element ip hns aclout { 10.244.1.11 }")
 	if got := w.a.rulesText(w.a.epID(11)); !strings.Contains(got, "allow 0 missing\n") {
 		t.Errorf("once the kernel has lost a rule:\n%s", got)
 	}

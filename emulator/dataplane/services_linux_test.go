@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -327,7 +329,7 @@ func TestPacketsRestart(t *testing.T) {
 	if rest := w.snapshot(); leftOfHNS(rest) || !strings.Contains(rest, "table ip foreign") {
 		t.Errorf("after removal of everything: %s", rest)
 	}
-	if platform.NetnsExists(OwnNetns("own-" + w.id)) {
+	if platform.NetnsExists(kernel.OwnNetns("own-" + w.id)) {
 		t.Error("the own namespace was left")
 	}
 }
@@ -356,7 +358,7 @@ func (w *world) replaced() *DataPlane {
 
 // leftOfHNS reports whether a snapshot shows something of HNS. The host's own IP stack stays.
 func leftOfHNS(snapshot string) bool {
-	before, stack, _ := strings.Cut(snapshot, "table inet "+stackTable+" {")
+	before, stack, _ := strings.Cut(snapshot, "table inet "+hoststack.Table+" {")
 	_, after, _ := strings.Cut(stack, "\n}")
 	return strings.Contains(before+after, "hns")
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/dataplane/rtnl"
 	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/internal/platform"
 )
 
 const outside6 = "2001:db8::1"
@@ -22,7 +24,7 @@ func newDual(t *testing.T) *world {
 	quiet := func(link string) { // its own address is not tentative for a second
 		dir := "net/ipv6/conf/" + link + "/"
 		for _, s := range [][2]string{{"disable_ipv6", "1"}, {"accept_dad", "0"}, {"disable_ipv6", "0"}} {
-			must(t, sysctls(map[string]string{dir + s[0]: s[1]}, true))
+			must(t, platform.SetSysctls(map[string]string{dir + s[0]: s[1]}))
 		}
 	}
 
@@ -31,17 +33,18 @@ func newDual(t *testing.T) *world {
 		w.up("sw0", "fd99::1/64")
 		w.up("lo", outside6+"/128")
 		must(t,
-			netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Type: unix.RTN_BLACKHOLE,
+			netlink.RouteAdd(&netlink.Route{Dst: rtnl.Anywhere(netip.IPv6Unspecified()), Type: unix.RTN_BLACKHOLE,
 				Priority: 4000}))
-		return sysctls(map[string]string{"net/ipv6/conf/all/forwarding": "1",
-			"net/bridge/bridge-nf-call-ip6tables": "0"}, true)
+		return platform.SetSysctls(map[string]string{"net/ipv6/conf/all/forwarding": "1",
+			"net/bridge/bridge-nf-call-ip6tables": "0"})
 	})
 
 	for i, n := range []*node{w.a, w.b} {
 		w.in(n.name, func() error {
 			quiet("eth0")
 			w.up("eth0", fmt.Sprintf("fd99::2%d/64", i+1))
-			return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv6Unspecified()), Gw: net.ParseIP("fd99::1")})
+			return netlink.RouteAdd(&netlink.Route{Dst: rtnl.Anywhere(netip.IPv6Unspecified()),
+				Gw: net.ParseIP("fd99::1")})
 		})
 	}
 
@@ -50,7 +53,7 @@ func newDual(t *testing.T) *world {
 		for _, from := range []string{"a", "b", "out"} {
 			if from != n.name {
 				w.in(from, func() error {
-					return netlink.RouteAdd(&netlink.Route{Dst: netlinkAddr(pods).IPNet,
+					return netlink.RouteAdd(&netlink.Route{Dst: platform.IPNet(pods),
 						Gw: net.ParseIP(fmt.Sprintf("fd99::2%d", i+1))})
 				})
 			}
@@ -142,7 +145,7 @@ func TestSix(t *testing.T) { // D-22, and D-1 to D-4, D-9, D-10, D-20 in IPv6
 		t.Errorf("before the change: %q %v", got, err)
 	}
 	w.update(w.a, desired.Change{LoadBalancers: []desired.LoadBalancer{moved}})
-	w.a.dp.settle()
+	w.a.dp.flows.Settle()
 	if got, err := ask(udp); err != nil || got != "far fd00:1::b" {
 		t.Errorf("after the change: %q %v", got, err)
 	}

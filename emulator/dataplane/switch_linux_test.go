@@ -35,7 +35,7 @@ func TestPacketsTransparent(t *testing.T) {
 	w.serve("a", "node", 80)
 	w.serve("out", "out", 80)
 	w.in("a", func() error {
-		return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix("192.168.7.0/24")),
+		return netlink.RouteAdd(&netlink.Route{Dst: platform.IPNet(netip.MustParsePrefix("192.168.7.0/24")),
 			Gw: net.ParseIP("10.99.0.22"), Priority: 77})
 	})
 	kept, err := w.dial("out", "tcp", "10.99.0.21:80")
@@ -44,7 +44,7 @@ func TestPacketsTransparent(t *testing.T) {
 	before := w.hostStack("a")
 
 	for _, n := range []*node{w.a, w.b} {
-		n.desired.Networks = append(n.desired.Networks, desired.Network{ID: transparentID, Type: transparentType,
+		n.desired.Networks = append(n.desired.Networks, desired.Network{ID: transparentID, Type: "Transparent",
 			Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("10.99.0.0/24"),
 				Gateway: netip.MustParseAddr("10.99.0.1")}}})
 	}
@@ -100,7 +100,7 @@ func TestPacketsTransparent(t *testing.T) {
 // A switch that a killed daemon left half made is finished by the next, from every step.
 func TestSwitchAfterKill(t *testing.T) {
 	w := newWorld(t)
-	w.a.desired.Networks = []desired.Network{{ID: transparentID, Type: transparentType}}
+	w.a.desired.Networks = []desired.Network{{ID: transparentID, Type: "Transparent"}}
 	w.serve("out", "out", 80)
 	before := w.hostStack("a")
 	for i, script := range [][]string{
@@ -138,7 +138,7 @@ func TestSwitchAfterKill(t *testing.T) {
 // In a NAT network endpoints have private addresses: what leaves has the host's, and what comes needs a port mapping.
 func TestPacketsNAT(t *testing.T) {
 	w := newWorld(t)
-	w.a.desired.Networks = append(w.a.desired.Networks, desired.Network{ID: natID, Type: natType,
+	w.a.desired.Networks = append(w.a.desired.Networks, desired.Network{ID: natID, Type: "NAT",
 		Subnets: []desired.Subnet{{Prefix: netip.MustParsePrefix("172.28.16.0/20"),
 			Gateway: netip.MustParseAddr("172.28.16.1")}}})
 	private := func(octet int, mappings ...desired.PortMapping) string {

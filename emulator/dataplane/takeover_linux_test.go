@@ -11,7 +11,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/desired"
+	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -26,13 +28,13 @@ func TestTakeDown(t *testing.T) {
 		before := w.hostStack("a")
 		add := func(dst string, protocol int) {
 			w.in("a", func() error {
-				return netlink.RouteAdd(&netlink.Route{Dst: netOf(netip.MustParsePrefix(dst)),
+				return netlink.RouteAdd(&netlink.Route{Dst: platform.IPNet(netip.MustParsePrefix(dst)),
 					Gw: net.ParseIP("10.99.0.9"), Protocol: netlink.RouteProtocol(protocol)})
 			})
 		}
-		add("192.168.1.0/24", hostRouteProtocol) // a program's
+		add("192.168.1.0/24", hoststack.RouteProtocol) // a program's
 		if loses {
-			w.in("a", func() error { return netlink.RouteDel(&netlink.Route{Dst: netOf(w.b.pods)}) })
+			w.in("a", func() error { return netlink.RouteDel(&netlink.Route{Dst: platform.IPNet(w.b.pods)}) })
 			before =
 				"10.99.0.21/24 on eth0\n0.0.0.0/0 via 10.99.0.1 on eth0 metric 0\n10.99.0.0/24 via <nil> on eth0 metric 0\n"
 			add("192.168.2.0/24", 3) // the administrator's
@@ -41,8 +43,8 @@ func TestTakeDown(t *testing.T) {
 		conn, kept := w.connected("a", outside+":81"), w.connected(pod, outside+":82")
 		link, err := w.a.dp.handle.LinkByName("eth0")
 		must(t, err)
-		var saved CardStack
-		_, err = w.a.dp.TakeDown(link.Attrs().Index, loses, func(s CardStack) error { saved = s; return nil })
+		var saved hoststack.Card
+		_, err = w.a.dp.TakeDown(link.Attrs().Index, loses, func(s hoststack.Card) error { saved = s; return nil })
 		must(t, err)
 		if have := w.hostStack("a"); have != "" {
 			t.Errorf("while the card is away: %s", have)

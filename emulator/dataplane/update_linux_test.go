@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"porthole.dev/porthole/emulator/dataplane/dataplanetest"
 	"porthole.dev/porthole/emulator/desired"
 )
 
@@ -41,10 +42,10 @@ func TestUpdateKernel(t *testing.T) {
 	w.a.apply()
 	w.serve(one, "one", 80)
 	w.serve(two, "two", 80)
-	c := churn{rnd: rand.New(rand.NewPCG(3, 4)), desired: w.a.desired}
+	c := dataplanetest.Churn{Rand: rand.New(rand.NewPCG(3, 4)), Desired: w.a.desired}
 	for range 300 {
-		change := c.next()
-		w.a.desired = c.desired
+		change := c.Next()
+		w.a.desired = c.Desired
 		w.update(w.a, change)
 	}
 
@@ -79,7 +80,7 @@ func TestUpdateKernel(t *testing.T) {
 
 	l.Backends = []string{w.a.epID(13)}
 	set(l)
-	w.a.dp.settle()
+	w.a.dp.flows.Settle()
 	if got, err := ask(conn); err != nil || got != "one 10.244.1.11" { // an open connection stays
 		t.Errorf("tcp: %q %v", got, err)
 	}
@@ -158,7 +159,7 @@ func TestUpdateSpeed(t *testing.T) {
 	}
 
 	all := time.Since(start)
-	w.a.dp.settle()
+	w.a.dp.flows.Settle()
 	for i := range 100 {
 		l := &w.a.desired.LoadBalancers[i*7]
 		l.Backends = append([]string{remotes[i].ID}, l.Backends[1:4]...)

@@ -16,6 +16,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/emulator/dataplane/dataplanetest"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
+	"porthole.dev/porthole/emulator/dataplane/links"
+	"porthole.dev/porthole/emulator/dataplane/rtnl"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/netspace"
@@ -44,6 +48,7 @@ type node struct {
 }
 
 const (
+	netID   = dataplanetest.NetID
 	outside = "203.0.113.1"
 	hostNS  = "22222222-0000-0000-0000-000000000001"
 )
@@ -63,7 +68,7 @@ func newWorld(t *testing.T) *world {
 	out.Address("sw0", "10.99.0.1/24")
 	out.Address("lo", outside+"/32")
 	out.Do(func() error { // packets for an address that nobody has are lost silently, as in the outside world
-		return netlink.RouteAdd(&netlink.Route{Dst: anywhere(netip.IPv4Unspecified()), Type: unix.RTN_BLACKHOLE})
+		return netlink.RouteAdd(&netlink.Route{Dst: rtnl.Anywhere(netip.IPv4Unspecified()), Type: unix.RTN_BLACKHOLE})
 	})
 	out.Forward()
 	out.Sysctls(map[string]string{"net/ipv4/conf/all/send_redirects": "0", "net/ipv4/conf/sw0/send_redirects": "0"})
@@ -115,7 +120,7 @@ func (w *world) up(link, addr string) {
 	l, err := netlink.LinkByName(link)
 	must(w.t, err)
 	if addr != "" {
-		must(w.t, netlink.AddrReplace(l, netlinkAddr(netip.MustParsePrefix(addr))))
+		must(w.t, netlink.AddrReplace(l, rtnl.Addr(netip.MustParsePrefix(addr))))
 	}
 	must(w.t, netlink.LinkSetUp(l))
 }
@@ -124,7 +129,7 @@ func (w *world) up(link, addr string) {
 func (n *node) pod(octet int, change ...func(*desired.Endpoint)) string {
 	name := fmt.Sprintf("%s-pod%d", n.name, octet)
 	n.w.makeNetns(name)
-	n.w.in(name, func() error { return sysctls(containerSettings, true) })
+	must(n.w.t, links.PrepareNetns(n.w.path(name)))
 	base := n.pods.Addr().As4()
 	at := func(o int) netip.Addr { return netip.AddrFrom4([4]byte{base[0], base[1], base[2], byte(o)}) }
 	ns := desired.Namespace{ID: "ns-" + name, Path: n.w.path(name)}
@@ -164,7 +169,7 @@ func (n *node) apply() {
 // forward sets forwarding on the interfaces with the node's address and with that of the host's endpoint.
 func (n *node) forward(on bool) {
 	n.w.t.Helper()
-	for _, name := range []string{"eth0", bridgeName(netID)} {
+	for _, name := range []string{"eth0", kernel.BridgeName(netID)} {
 		if link, err := n.dp.handle.LinkByName(name); err == nil {
 			for _, six := range []bool{false, true} {
 				must(n.w.t, n.dp.SetForwarding(link.Attrs().Index, six, on))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/confine"
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/lab"
@@ -100,8 +100,8 @@ func (s Store) checkNew(ctx context.Context, o CreateOptions) error {
 		return err
 	}
 
-	if o.NICFlap < 0 || o.NICFlap > dataplane.MaxFlap {
-		return fmt.Errorf("a network card can be away for at most %v, not %v", dataplane.MaxFlap, o.NICFlap)
+	if o.NICFlap < 0 || o.NICFlap > hoststack.MaxFlap {
+		return fmt.Errorf("a network card can be away for at most %v, not %v", hoststack.MaxFlap, o.NICFlap)
 	}
 	if err := lab.CheckCards(o.Cards); err != nil {
 		return err

@@ -26,7 +26,9 @@ var products = []string{"kubelet", "proxy", "routes", "ovn", "cni", "join", "web
 var pure = []string{"kubelet/pod/...", "kubelet/admit", "kubelet/evict", "kubelet/volume/paths",
 	"kubelet/volume/steps", "proxy/balance", "proxy/service/...",
 	"routes/table/...", "routes/fit", "path", "cni/contract", "hns", "internal/winbuild", "emulator/hnsd",
-	"emulator/hcsd", "emulator/desired", "emulator/wire", "join/step", "join/preflight", "join/upgrade", "web/model"}
+	"emulator/hcsd", "emulator/desired", "emulator/wire", "emulator/dataplane/table", "emulator/dataplane/kernel",
+	"emulator/dataplane/rules", "emulator/dataplane/render", "emulator/dataplane/portrules", "join/step",
+	"join/preflight", "join/upgrade", "web/model"}
 
 // effects are packages through which code acts on, or depends on, more than its arguments.
 var effects = []string{"os/exec", "net/http", "syscall", "golang.org/x/sys/...", "k8s.io/client-go/...",
@@ -195,7 +197,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 // deepFolder names the folders that have a third level.
 func deepFolder(p string) bool {
 	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/hnsd/...",
-		"emulator/hcsd/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/...",
+		"emulator/hcsd/...", "emulator/dataplane/...", "hns/hnstest/...", "internal/testkit/...", "kubelet/runtime/...",
 		"kubelet/volume/..."})
 }
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/hcsd"
 	"porthole.dev/porthole/emulator/hcsd/container"
 	"porthole.dev/porthole/emulator/hnsd/control"
@@ -48,7 +48,7 @@ func (r *runner) networkOf(ctx context.Context, n *hcsd.Networking) (container.N
 
 	out := container.Network{Path: all.Netns[id]}
 	if out.Path == "" {
-		out.Path = platform.NetnsPath(dataplane.OwnNetns(id))
+		out.Path = platform.NetnsPath(kernel.OwnNetns(id))
 	}
 	for _, e := range all.Endpoints {
 		if !strings.EqualFold(e.HostComputeNamespace, id) {

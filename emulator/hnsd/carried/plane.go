@@ -3,7 +3,7 @@ package carried
 import (
 	"context"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 )
 
@@ -15,7 +15,7 @@ type DataPlane interface {
 
 // verifier is what a DataPlane has if it can compare the kernel with the state.
 type verifier interface {
-	Verify(ctx context.Context, d desired.State) ([]dataplane.Drift, error)
+	Verify(ctx context.Context, d desired.State) ([]kernel.Drift, error)
 }
 
 // updater is what a DataPlane has if it can carry a small change alone.

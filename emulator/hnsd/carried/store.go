@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/internal/atomicfile"
@@ -209,7 +209,7 @@ func (s *Store) Repair(ctx context.Context, state *hnsd.State) error {
 }
 
 // Verify compares the data plane with a state; each line is one difference. It has none if it cannot be compared.
-func (s *Store) Verify(ctx context.Context, state *hnsd.State) ([]dataplane.Drift, error) {
+func (s *Store) Verify(ctx context.Context, state *hnsd.State) ([]kernel.Drift, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, ok := s.plane.(verifier)

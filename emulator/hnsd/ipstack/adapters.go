@@ -12,7 +12,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
 	"porthole.dev/porthole/internal/wakeup"
@@ -20,13 +21,13 @@ import (
 
 // links is what a data plane has if the host has an IP stack.
 type links interface {
-	Links() ([]dataplane.Link, error)
+	Links() ([]hoststack.Link, error)
 }
 
 // adapter is one network adapter of the host with the link that carries it.
 type adapter struct {
 	hnsd.Adapter
-	link *dataplane.Link
+	link *hoststack.Link
 }
 
 // kinds of adapters by the type of Windows' LUIDs (iana ifType), and metrics of interfaces: the automatic ones of 10
@@ -59,7 +60,7 @@ func (a adapter) luid() uint64 {
 // the several programs that are told of one change.
 type seenLinks struct {
 	mu    sync.Mutex
-	last  []dataplane.Link
+	last  []hoststack.Link
 	began time.Time // when last was asked for
 }
 
@@ -68,7 +69,7 @@ const linksFor = 5 * time.Millisecond
 
 // links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one
 // reads them gets what the next reading returns, which is one for all that wait.
-func (s *seenLinks) links(plane any, fresh bool) ([]dataplane.Link, error) {
+func (s *seenLinks) links(plane any, fresh bool) ([]hoststack.Link, error) {
 	host, ok := plane.(links)
 	if !ok {
 		return nil, nil
@@ -100,14 +101,14 @@ func (s *seenLinks) forget() {
 
 // adapters returns the adapters of the host in Windows' order, and all its links, which the caller does not change. It
 // returns none if there is no IP stack.
-func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []dataplane.Link, err error) {
+func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []hoststack.Link, err error) {
 	if all, err = s.seen.links(s.plane, fresh); err != nil || all == nil {
 		return nil, nil, err
 	}
 
 	for _, a := range hnsd.HostAdapters(state, cards(all, s.uplink)) {
-		i := slices.IndexFunc(all, func(l dataplane.Link) bool {
-			return a.Network == "" && l.Index == a.Link || a.Network != "" && l.Name == dataplane.BridgeName(a.Network)
+		i := slices.IndexFunc(all, func(l hoststack.Link) bool {
+			return a.Network == "" && l.Index == a.Link || a.Network != "" && l.Name == kernel.BridgeName(a.Network)
 		})
 		// An endpoint whose addresses the link does not have is attached in HNS only.
 		if i >= 0 && (len(a.Addrs) == 0 ||
@@ -130,7 +131,7 @@ func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []d
 }
 
 // cards are the network cards among the links, the uplink first.
-func cards(all []dataplane.Link, uplink string) []hnsd.Card {
+func cards(all []hoststack.Link, uplink string) []hnsd.Card {
 	var list []hnsd.Card
 	for _, l := range all {
 		if l.Card && l.Name == uplink {
@@ -156,7 +157,7 @@ func (s *Stack) CardNames() ([]string, error) {
 
 // owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no
 // adapter's. An address that is invalid stands for what is not about one.
-func owner(list []adapter, link *dataplane.Link, addr netip.Prefix) *adapter {
+func owner(list []adapter, link *hoststack.Link, addr netip.Prefix) *adapter {
 	first := -1
 	for i := range list {
 		a := &list[i]
@@ -223,12 +224,12 @@ func (s *Stack) linkOf(index int) int {
 
 // shownAs gives an event of a link the index that Windows shows. false: the link is no adapter of the host. An event
 // about a link that is gone has index 0.
-func (s *Stack) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent, bool) {
+func (s *Stack) shownAs(kind string, e hoststack.Event) (hoststack.Event, bool) {
 	list, all, err := s.adapters(s.state(), true)
 	if err != nil || all == nil {
 		return e, true
 	}
-	i := slices.IndexFunc(all, func(l dataplane.Link) bool { return l.Index == e.Link })
+	i := slices.IndexFunc(all, func(l hoststack.Link) bool { return l.Index == e.Link })
 	if i < 0 {
 		e.Link = 0
 		return e, kind != eventInterfaces
@@ -240,7 +241,7 @@ func (s *Stack) shownAs(kind string, e dataplane.HostEvent) (dataplane.HostEvent
 	a := owner(list, &all[i], addr)
 	if a == nil {
 		e.Link = 0
-		return e, kind == eventAddresses && e.Type == dataplane.EventDelete // perhaps of an adapter that goes
+		return e, kind == eventAddresses && e.Type == hoststack.EventDelete // perhaps of an adapter that goes
 	}
 	e.Link = a.Index
 	return e, true
@@ -257,7 +258,7 @@ type shown struct{ wakeup.Topic[stackEvent] }
 
 type stackEvent struct {
 	kind string
-	dataplane.HostEvent
+	hoststack.Event
 }
 
 // Changed does what Windows does when a network comes or goes and with it the adapter that has a card's
@@ -281,7 +282,7 @@ func (s *Stack) Changed(ctx context.Context, old, next *hnsd.State) {
 
 	s.takeover.start(ctx, taken(before, after))
 	for _, a := range missing(before, after) {
-		s.shown.moved(a, dataplane.EventDelete)
+		s.shown.moved(a, hoststack.EventDelete)
 	}
 	for _, a := range missing(after, before) {
 		if host, ok := s.plane.(interfaces); ok {
@@ -291,7 +292,7 @@ func (s *Stack) Changed(ctx context.Context, old, next *hnsd.State) {
 				}
 			}
 		}
-		s.shown.moved(a, dataplane.EventAdd)
+		s.shown.moved(a, hoststack.EventAdd)
 	}
 }
 
@@ -304,12 +305,12 @@ func missing(list, others []adapter) []adapter {
 }
 
 // moved tells of an adapter that came or went with its addresses.
-func (s *shown) moved(a adapter, how dataplane.EventType) {
-	s.Send(stackEvent{eventInterfaces, dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index}}})
+func (s *shown) moved(a adapter, how hoststack.EventType) {
+	s.Send(stackEvent{eventInterfaces, hoststack.Event{Type: how, Route: hoststack.Route{Link: a.Index}}})
 	for _, addr := range a.link.Addrs {
 		if len(a.Addrs) == 0 || slices.Contains(a.Addrs, addr.Addr()) {
 			s.Send(stackEvent{eventAddresses,
-				dataplane.HostEvent{Type: how, HostRoute: dataplane.HostRoute{Link: a.Index, Prefix: addr}}})
+				hoststack.Event{Type: how, Route: hoststack.Route{Link: a.Index, Prefix: addr}}})
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
 )
@@ -45,9 +45,9 @@ func (s *Stack) ChangeAddress(ctx context.Context, q wire.Request) error {
 	}
 
 	switch {
-	case errors.Is(err, dataplane.ErrAddressExists):
+	case errors.Is(err, hoststack.ErrAddressExists):
 		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)
-	case errors.Is(err, dataplane.ErrNoAddress), errors.Is(err, dataplane.ErrNoInterface):
+	case errors.Is(err, hoststack.ErrNoAddress), errors.Is(err, hoststack.ErrNoInterface):
 		return hnsd.ErrElementNotFound.WithText("%v", err)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Changing an address of the host")

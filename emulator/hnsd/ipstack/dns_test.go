@@ -5,19 +5,19 @@ import (
 	"net/netip"
 	"testing"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
 // TestDNSLines: servers come with the address of the first card, to the adapter that has it; the other adapters with
 // IP show what Windows shows for those without one.
 func TestDNSLines(t *testing.T) {
-	with := dataplane.Link{Index: 2, Name: "eth0",
+	with := hoststack.Link{Index: 2, Name: "eth0",
 		Addrs: []netip.Prefix{netip.MustParsePrefix("10.99.7.21/24"), netip.MustParsePrefix("fe80::1/64")}}
 	without := with
 	without.Addrs = with.Addrs[1:]
-	second := dataplane.Link{Index: 3, Name: "eth1", Addrs: []netip.Prefix{netip.MustParsePrefix("10.98.7.21/24")}}
-	adapters := func(first *dataplane.Link) []adapter {
+	second := hoststack.Link{Index: 3, Name: "eth1", Addrs: []netip.Prefix{netip.MustParsePrefix("10.98.7.21/24")}}
+	adapters := func(first *hoststack.Link) []adapter {
 		return []adapter{{Adapter: hnsd.Adapter{Index: 3}, link: &second},
 			{Adapter: hnsd.Adapter{Index: 1001}, link: first},
 			{Adapter: hnsd.Adapter{Index: 2, Unbound: true}, link: first}}
@@ -31,7 +31,7 @@ func TestDNSLines(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		given DNSServers
-		link  *dataplane.Link
+		link  *hoststack.Link
 		want  string
 	}{
 		"those of the machine": {nil, &with, ""},

@@ -6,14 +6,14 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
 )
 
 // interfaces is implemented by a data plane that has settings of the host's interfaces.
 type interfaces interface {
-	Interface(index int, six bool) (dataplane.Interface, error)
+	Interface(index int, six bool) (hoststack.Interface, error)
 	SetForwarding(index int, six, on bool) error
 	ForgetForwarding() (n int, err error)
 }
@@ -46,7 +46,7 @@ func (s *Stack) Interface(ctx context.Context, q wire.Request) (a wire.Answer, e
 	}
 	switch q.Text[0] {
 	case wire.VerbGet:
-		var have dataplane.Interface
+		var have hoststack.Interface
 		have, err = host.Interface(index, six)
 		flags = 0
 		if have.Forwarding {
@@ -64,7 +64,7 @@ func (s *Stack) Interface(ctx context.Context, q wire.Request) (a wire.Answer, e
 	}
 
 	switch {
-	case errors.Is(err, dataplane.ErrNoInterface):
+	case errors.Is(err, hoststack.ErrNoInterface):
 		return a, hnsd.ErrElementNotFound.WithText("%v", err)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Settings of an interface of the host")

@@ -10,17 +10,17 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/wire"
 )
 
 // stack is what a data plane has if programs may change the host's routes.
 type stack interface {
-	CreateRoute(dataplane.HostRoute) error
-	SetRoute(dataplane.HostRoute) error
-	DeleteRoute(dataplane.HostRoute) error
-	Watch(ctx context.Context, kind string) (<-chan dataplane.HostEvent, error)
+	CreateRoute(hoststack.Route) error
+	SetRoute(hoststack.Route) error
+	DeleteRoute(hoststack.Route) error
+	Watch(ctx context.Context, kind string) (<-chan hoststack.Event, error)
 }
 
 // ChangeRoute answers wire.Route. The host's own IP stack is not part of HNS, but programs of the host reach it by the
@@ -49,9 +49,9 @@ func (s *Stack) ChangeRoute(ctx context.Context, q wire.Request) error {
 	}
 
 	switch {
-	case errors.Is(err, dataplane.ErrRouteExists):
+	case errors.Is(err, hoststack.ErrRouteExists):
 		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)
-	case errors.Is(err, dataplane.ErrNoRoute):
+	case errors.Is(err, hoststack.ErrNoRoute):
 		return hnsd.ErrElementNotFound.WithText("%v", err)
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Changing a route of the host")
@@ -61,7 +61,7 @@ func (s *Stack) ChangeRoute(ctx context.Context, q wire.Request) error {
 
 // hostRouteOf returns the route that a call of the IP helper library describes. A prefix with bits behind its length
 // is refused.
-func hostRouteOf(q wire.Request) (r dataplane.HostRoute, err error) {
+func hostRouteOf(q wire.Request) (r hoststack.Route, err error) {
 	r.Link, r.Metric = wire.Link(q.Handle)
 	if r.Metric == 0xffffffff {
 		r.Metric = 0 // as InitializeIpForwardEntry leaves it: the system chooses
@@ -105,7 +105,7 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 		return nil
 	}
 	for {
-		var e dataplane.HostEvent
+		var e hoststack.Event
 		shown, more := true, true
 		select {
 		case e, more = <-events:
@@ -113,7 +113,7 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 				e, shown = s.shownAs(kind, e)
 			}
 		case m := <-moved:
-			e, shown = m.HostEvent, m.kind == kind
+			e, shown = m.Event, m.kind == kind
 		}
 		if !more {
 			return nil
@@ -127,7 +127,7 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 	}
 }
 
-func eventAnswer(e dataplane.HostEvent) wire.Answer {
+func eventAnswer(e hoststack.Event) wire.Answer {
 	a := wire.Answer{Result: uint32(e.Type), Handle: wire.LinkHandle(e.Link, e.Metric)}
 	if e.Prefix.IsValid() {
 		text := e.Prefix.String()

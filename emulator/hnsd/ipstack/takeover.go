@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/hoststack"
 	"porthole.dev/porthole/internal/atomicfile"
 )
 
@@ -42,8 +42,8 @@ func (t *Takeover) Wait() { t.running.Wait() }
 
 // cardTaker is implemented by a data plane whose host has an IP stack.
 type cardTaker interface {
-	TakeDown(link int, losesRoutes bool, before func(dataplane.CardStack) error) (dataplane.CardStack, error)
-	PutBack(dataplane.CardStack) error
+	TakeDown(link int, losesRoutes bool, before func(hoststack.Card) error) (hoststack.Card, error)
+	PutBack(hoststack.Card) error
 	DropRoutes(link int, losesRoutes bool) error
 }
 
@@ -103,7 +103,7 @@ func (t *Takeover) play(ctx context.Context, host cardTaker, link int) error {
 	return t.Finish()
 }
 
-func (t *Takeover) save(stack dataplane.CardStack) error {
+func (t *Takeover) save(stack hoststack.Card) error {
 	data, err := json.Marshal(stack)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (t *Takeover) Finish() error {
 	if errors.Is(err, os.ErrNotExist) || !ok {
 		return nil
 	}
-	var stack dataplane.CardStack
+	var stack hoststack.Card
 	if err == nil {
 		err = json.Unmarshal(data, &stack)
 	}

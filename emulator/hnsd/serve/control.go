@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/latency"
 )
@@ -85,7 +85,7 @@ func (s *Service) handlePlain(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
-		reply(w, map[string]any{"drift": append([]dataplane.Drift{}, drift...)}, err)
+		reply(w, map[string]any{"drift": append([]kernel.Drift{}, drift...)}, err)
 	})
 	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, struct{}{}, s.losses.repair(r.Context()))

@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/objects"
 )
@@ -16,7 +16,7 @@ func OwnNetns(hostDir string) ([]string, error) {
 	var names []string
 	for _, n := range hnsd.Desired(state).Namespaces {
 		if !n.Host && n.Path == "" {
-			names = append(names, dataplane.OwnNetns(n.ID))
+			names = append(names, kernel.OwnNetns(n.ID))
 		}
 	}
 	return names, nil

@@ -6,21 +6,21 @@ import (
 	"slices"
 	"strings"
 
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/portrules"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 )
 
 // ruled is implemented by a DataPlane that can say what it does with one endpoint's packets.
 type ruled interface {
-	PortRules(ctx context.Context, all desired.State, id string) (dataplane.PortRules, bool, error)
+	PortRules(ctx context.Context, all desired.State, id string) (portrules.List, bool, error)
 }
 
 // EndpointRules is the answer of GET /rules/ENDPOINT.
 type EndpointRules struct {
 	Name        string `json:"name"`
 	NetworkName string `json:"networkName"`
-	dataplane.PortRules
+	portrules.List
 }
 
 // rulesOf returns the rules of one endpoint of a state, which is named by its id, the beginning of it, its name or an
@@ -38,10 +38,10 @@ func rulesOf(ctx context.Context, state *hnsd.State, on DataPlane, endpoint stri
 
 	rules, known, err := plane.PortRules(ctx, hnsd.Desired(state), o.ID)
 	if !known {
-		rules = dataplane.PortRules{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"),
-			Rules: []dataplane.PortRule{}, Notes: []string{"networks of its type carry no packets here"}}
+		rules = portrules.List{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"),
+			Rules: []portrules.Rule{}, Notes: []string{"networks of its type carry no packets here"}}
 	}
-	answer = EndpointRules{Name: o.Doc.Text("Name"), PortRules: rules}
+	answer = EndpointRules{Name: o.Doc.Text("Name"), List: rules}
 	if n, ok := state.Get(hnsd.Network, rules.Network); ok {
 		answer.NetworkName = n.Doc.Text("Name")
 		answer.Type = n.Doc.Text("Type")

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"porthole.dev/porthole/emulator/daemon"
-	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/desired"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/carried"
@@ -109,7 +109,7 @@ func (s *Service) restore(ctx context.Context) error {
 }
 
 // Verify compares the data plane with the state; each line is one difference.
-func (s *Service) Verify(ctx context.Context) (list []dataplane.Drift, err error) {
+func (s *Service) Verify(ctx context.Context) (list []kernel.Drift, err error) {
 	err = s.objects.Alone(func(objects.Writer) error {
 		list, err = s.carried.Verify(ctx, s.objects.State())
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/emulator/dataplane"
+	"porthole.dev/porthole/emulator/dataplane/kernel"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
 	"porthole.dev/porthole/emulator/wine"
@@ -353,7 +354,7 @@ func (h *bridgeHost) counts() string {
 
 func (h *bridgeHost) noDrift() {
 	h.t.Helper()
-	var v struct{ Drift []dataplane.Drift }
+	var v struct{ Drift []kernel.Drift }
 	h.control("POST", "/verify", "", &v)
 	for _, d := range v.Drift {
 		h.t.Errorf("drift: %s", d.Text)
