@@ -83,7 +83,7 @@ func (s *Stack) PutBack(stack Card) error {
 	if err := s.h.LinkSetUp(link); err != nil {
 		return fmt.Errorf("network card %s: %w", stack.Link, err)
 	}
-	if _, err := s.h.LinkByName(stack.Link); err != nil { // see settle
+	if _, err := s.h.LinkByName(stack.Link); err != nil { // has the kernel see the carrier now, as in links
 		return err
 	}
 	for _, a := range stack.Addrs {

@@ -17,9 +17,6 @@ type Resource interface {
 	drop(s *State)
 }
 
-// Netns is a network namespace that the data plane makes for an HCN namespace without a path.
-type Netns struct{ ID, Name string }
-
 func (n Netns) String() string { return "netns " + n.Name }
 func (n Netns) Owner() string  { return n.ID }
 func (n Netns) put(s *State)   { s.Namespaces[n.Name] = n.ID }
@@ -33,13 +30,6 @@ func (b Bridge) drop(s *State)  { delete(s.Bridges, b.Name) }
 func (b Bridge) put(s *State) {
 	b.Addrs = s.Bridges[b.Name].Addrs
 	s.Bridges[b.Name] = b
-}
-
-// BridgeAddr is one address of the node on a bridge.
-type BridgeAddr struct {
-	ID, Bridge string
-	Addr       netip.Prefix
-	Via        netip.Addr // next hop of the default route that comes with it, if any
 }
 
 func (a BridgeAddr) String() string { return fmt.Sprintf("address %s on %s", a.Addr, a.Bridge) }

@@ -25,6 +25,9 @@ type State struct {
 	Rejected   map[string]error    // objects that cannot be carried, by id
 }
 
+// Netns is a network namespace that the data plane makes for an HCN namespace without a path.
+type Netns struct{ ID, Name string }
+
 // Bridge is the switch of one network; the node's own addresses in the network sit on it.
 type Bridge struct {
 	ID, Name string
@@ -36,6 +39,13 @@ type Bridge struct {
 	// unspecified: none. The host's programs may change or remove the route.
 	Default  netip.Addr
 	Settings bool // up, with our kernel settings
+}
+
+// BridgeAddr is one address of the node on a bridge.
+type BridgeAddr struct {
+	ID, Bridge string
+	Addr       netip.Prefix
+	Via        netip.Addr // next hop of the default route that comes with it, if any
 }
 
 // Port is a veth pair from a bridge into a guest namespace.
