@@ -127,7 +127,8 @@ measure: ## how easy the code is to read, in figures
 
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
 ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume(/(disk|files))?|emulator/(hnsd|hcsd)/serve
-ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|dataplane|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
+ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
+ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/dataplane(/(flows|hoststack|links|nft|probe|rtnl))?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
 # Of these, packages whose tests want no other cluster on the machine, or have one without a name, of which there is one
 # at a time (test/networks has one too, and ends long before); and those that take longest, which begin first so that
