@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/kubelet/factlog"
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
@@ -67,7 +68,7 @@ type actor struct {
 
 	// Other goroutines read these. The values are never changed, only replaced.
 	view atomic.Pointer[pod.View]
-	seen atomic.Pointer[pod.Runtime]
+	seen atomic.Pointer[observed.Runtime]
 }
 
 func newActor(uid types.UID, s services) *actor {

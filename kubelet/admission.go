@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/kubelet/admit"
 	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/evict"
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // affinityTimeout bounds the question for the node's labels; without an answer those that are known count.
@@ -84,7 +84,7 @@ func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) (refusal
 			refusal = d.Admit(p, facts(n), running)
 		}
 	}
-	if refusal == nil || !pod.IsCritical(p) || !strings.HasPrefix(refusal.Reason, admit.OutOf) {
+	if refusal == nil || !spec.IsCritical(p) || !strings.HasPrefix(refusal.Reason, admit.OutOf) {
 		return refusal, false
 	}
 

@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/runtime/runtimetest"
 	"porthole.dev/porthole/kubelet/volume"
@@ -50,7 +51,7 @@ func actorOf(k *Kubelet, name string, annotations map[string]string) *actor {
 		Annotations: annotations},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
 	now := time.Now()
-	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Checked{Runtime: &pod.Runtime{}, Began: now},
+	for _, f := range []pod.Fact{pod.Desired{Pod: p}, pod.Checked{Runtime: &observed.Runtime{}, Began: now},
 		pod.SourcesReady{}, pod.Admitted{}} {
 		a.take(f, now)
 	}
@@ -126,7 +127,7 @@ func testPoisonedPod(t *testing.T) {
 	now := metav1.Now()
 	deleted.DeletionTimestamp = &now
 	bad.post(pod.Desired{Pod: deleted}, unreadable,
-		pod.Observed{Runtime: &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "after"}}}})
+		pod.Observed{Runtime: &observed.Runtime{Sandboxes: []observed.Sandbox{{ID: "after"}}}})
 	bad.turn(k.ctx) // until the fact that cannot be read
 	if _, seen := bad.state.Runtime().Sandbox(); seen {
 		t.Fatal("the turn went on after a panic")

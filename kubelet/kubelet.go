@@ -16,6 +16,8 @@ import (
 	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
@@ -199,7 +201,7 @@ func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[pod.SourceAnnotation] = "api"
+	out.Annotations[spec.SourceAnnotation] = "api"
 	out.Annotations[static.SeenAnnotation] = born.Format(time.RFC3339Nano)
 	return &out
 }
@@ -224,7 +226,7 @@ func (k *Kubelet) ensure(uid types.UID) *actor {
 			a.take(pod.SourcesReady{}, now)
 		}
 		if k.pods.knowledge.checked.Load() { // a pod that the node has never seen has nothing in the runtime
-			a.take(pod.Checked{Runtime: &pod.Runtime{UID: string(uid)}, Began: now}, now)
+			a.take(pod.Checked{Runtime: &observed.Runtime{UID: string(uid)}, Began: now}, now)
 		}
 		k.running.Go(func() { a.run(k.ctx) })
 		return a

@@ -9,6 +9,7 @@ import (
 
 	"porthole.dev/porthole/internal/retry"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 )
@@ -98,14 +99,14 @@ func (w *observer) event(ctx context.Context, e runtime.Event) {
 // delay others.
 func (w *observer) checkAll(ctx context.Context) {
 	began := time.Now()
-	found := func(uid string, r *pod.Runtime) {
+	found := func(uid string, r *observed.Runtime) {
 		if r != nil && r.Name != "" {
 			w.statics.set.Occupied(static.FullName(r.Namespace, r.Name), types.UID(uid))
 		}
 		w.ensure(types.UID(uid)).post(pod.Checked{Runtime: r, Began: began})
 	}
 
-	uids, err := w.runtime.CheckAll(ctx, w.lastSeen, func(uid string, r *pod.Runtime, err error) {
+	uids, err := w.runtime.CheckAll(ctx, w.lastSeen, func(uid string, r *observed.Runtime, err error) {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Reading a pod in the runtime failed", "pod", uid)
 			w.tasks.Go(func() { w.readUntilKnown(ctx, uid, found) })
@@ -128,7 +129,7 @@ func (w *observer) checkAll(ctx context.Context) {
 	w.pods.knowledge.checked.Store(true)
 	w.pods.each(func(a *actor) {
 		if !listed[a.uid] {
-			found(string(a.uid), &pod.Runtime{UID: string(a.uid)})
+			found(string(a.uid), &observed.Runtime{UID: string(a.uid)})
 		}
 	})
 
@@ -136,7 +137,7 @@ func (w *observer) checkAll(ctx context.Context) {
 }
 
 // lastSeen returns what the actor of a pod last saw of it in the runtime.
-func (w *observer) lastSeen(uid string) *pod.Runtime {
+func (w *observer) lastSeen(uid string) *observed.Runtime {
 	if a := w.pods.find(types.UID(uid)); a != nil {
 		return a.seen.Load()
 	}
@@ -147,7 +148,7 @@ func (w *observer) lastSeen(uid string) *pod.Runtime {
 var readRetry = retry.Backoff{First: time.Second, Max: fullCheckPeriod}
 
 // readUntilKnown asks about one pod until there is an answer.
-func (w *observer) readUntilKnown(ctx context.Context, uid string, found func(string, *pod.Runtime)) {
+func (w *observer) readUntilKnown(ctx context.Context, uid string, found func(string, *observed.Runtime)) {
 	for try := 1; ; try++ {
 		select {
 		case <-ctx.Done():

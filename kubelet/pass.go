@@ -10,6 +10,8 @@ import (
 
 	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // resync is how long an actor rests when it has nothing to wait for.
@@ -233,7 +235,7 @@ func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Durat
 	}
 	var c *v1.Container
 	if p := a.state.Pod(); p != nil {
-		c = pod.FindContainer(p, name)
+		c = spec.Find(p, name)
 	} else if made, ok := a.state.Runtime().Find(id); ok {
 		c = made.Restored
 	}
@@ -257,7 +259,7 @@ func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 		return
 	}
 	for _, c := range a.state.Runtime().Containers {
-		if c.State != pod.Running {
+		if c.State != observed.Running {
 			continue
 		}
 		if h := a.preStopOf(ctx, c.ID, c.Name, actions[at].Grace); h != nil {
@@ -269,7 +271,7 @@ func (a *actor) startPreStops(ctx context.Context, actions []pod.Action) {
 // endPreStops ends the preStop hooks of containers that have ended.
 func (a *actor) endPreStops() {
 	for id, h := range a.preStops {
-		if c, ok := a.state.Runtime().Find(id); !ok || c.State == pod.Exited {
+		if c, ok := a.state.Runtime().Find(id); !ok || c.State == observed.Exited {
 			h.Cancel()
 			delete(a.preStops, id)
 		}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/probe"
 )
 
@@ -27,7 +28,7 @@ func (a *actor) watchProbes() {
 
 			key := probe.Key{Pod: a.uid, Container: c.Name}
 			cur, ok := s.Runtime().Latest(c.Name)
-			if !ok || cur.State != pod.Running {
+			if !ok || cur.State != observed.Running {
 				a.probes.Stop(key)
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/bubble"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -54,7 +55,7 @@ func TestVanishingPod(t *testing.T) {
 					p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, c.grace
 				}
 				a.take(pod.Desired{Pod: p}, time.Now())
-				a.take(pod.Checked{Runtime: &pod.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
+				a.take(pod.Checked{Runtime: &observed.Runtime{UID: "u"}, Began: time.Now()}, time.Now())
 
 				a.publish(&pod.Plan{Status: v1.PodStatus{Phase: v1.PodRunning,
 					Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}})

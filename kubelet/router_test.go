@@ -17,6 +17,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
@@ -63,10 +65,10 @@ func TestRouterContains(t *testing.T) {
 // TestStamped: an API pod cannot claim to come from a file.
 func TestStamped(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u",
-		Annotations: map[string]string{pod.SourceAnnotation: "file", "own": "1"}}}
+		Annotations: map[string]string{spec.SourceAnnotation: "file", "own": "1"}}}
 	got := stamped(p, time.Now())
-	if pod.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" ||
-		!pod.IsStatic(p) {
+	if spec.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" ||
+		!spec.IsStatic(p) {
 		t.Errorf("stamped %v of %v", got.Annotations, p.Annotations)
 	}
 }
@@ -112,7 +114,7 @@ func TestRestartKeepsPlaces(t *testing.T) {
 	ask := func(p *v1.Pod) *actor {
 		a := k.newActor(p.UID)
 		a.take(pod.Desired{Pod: p}, time.Now())
-		a.take(pod.Checked{Runtime: &pod.Runtime{}, Began: time.Now()}, time.Now())
+		a.take(pod.Checked{Runtime: &observed.Runtime{}, Began: time.Now()}, time.Now())
 		a.askAdmission(k.ctx)
 		return a
 	}

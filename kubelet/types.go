@@ -16,6 +16,7 @@ import (
 	"porthole.dev/porthole/kubelet/meter"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -88,8 +89,8 @@ type runtimeService interface {
 
 // runtimeReader reads what the runtime has; kubelet/runtime implements it.
 type runtimeReader interface {
-	CheckAll(ctx context.Context, known func(uid string) *pod.Runtime,
-		found func(uid string, p *pod.Runtime, err error)) ([]string, error)
+	CheckAll(ctx context.Context, known func(uid string) *observed.Runtime,
+		found func(uid string, p *observed.Runtime, err error)) ([]string, error)
 	Events(ctx context.Context, subscribed func(), deliver func(runtime.Event)) error
 }
 

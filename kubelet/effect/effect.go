@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // Pod carries out the actions of one pod. It knows nothing of the pod's state: what an action needs comes with its job,
@@ -36,7 +37,7 @@ func For(uid types.UID, o *Options) *Pod {
 type Job struct {
 	pod.Action
 	Pod     *v1.Pod
-	Runtime *pod.Runtime
+	Runtime *observed.Runtime
 	// PodIP is the address of the pod for its hooks.
 	PodIP string
 	// User is that of the container's image, ImageVolumes the references of images that are volumes, by the volume's

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/logs"
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/volume/disk"
 )
 
@@ -130,7 +130,7 @@ func (f *Folders) RemoveDeadLinks() {
 }
 
 // removeLog removes the log of a container that the runtime no longer has, and the link to it.
-func (f *Folders) removeLog(c pod.Container) error {
+func (f *Folders) removeLog(c observed.Container) error {
 	if c.LogPath == "" {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (f *Folders) removeLog(c pod.Container) error {
 const maxLinkName = 250
 
 // linkLog makes the symbolic link to a log that log collectors look for. On systems without links it does nothing.
-func (f *Folders) linkLog(p *v1.Pod, name string, c pod.Container) {
+func (f *Folders) linkLog(p *v1.Pod, name string, c observed.Container) {
 	dir := f.links()
 	if c.LogPath == "" || os.MkdirAll(dir, 0o755) != nil {
 		return

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // nothing is a node without folders of pods.
@@ -58,7 +58,7 @@ func TestNamesAreNoPatterns(t *testing.T) {
 			t.Skip("no links here:", err)
 		}
 	}
-	if err := f.removeLog(pod.Container{ID: "*",
+	if err := f.removeLog(observed.Container{ID: "*",
 		LogPath: filepath.Join(logs, "ns_web_11111111-1111", "app", "0.log")}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // createSandbox makes a sandbox with its network, and has the claims of the pod prepared, and makes its folder and its
@@ -36,25 +37,25 @@ func (e *Pod) createSandbox(ctx context.Context, j Job) []pod.Fact {
 }
 
 // makeSandbox makes a sandbox; asked reports whether the runtime was asked for it.
-func (e *Pod) makeSandbox(ctx context.Context, j Job) (box pod.Sandbox, asked bool, err error) {
+func (e *Pod) makeSandbox(ctx context.Context, j Job) (box observed.Sandbox, asked bool, err error) {
 	spec, err := e.specs.sandbox(j.Pod, j.Attempt)
 	if err == nil {
 		err = e.specs.handler(ctx, j.Pod, &spec)
 	}
 	if err != nil {
-		return pod.Sandbox{}, false, err
+		return observed.Sandbox{}, false, err
 	}
 
 	e.warnOfIsolation(j.Pod)
 	// The folder first: by it a later kubelet finds what this one has begun.
 	if err := os.MkdirAll(e.podDir(), 0o750); err != nil {
-		return pod.Sandbox{}, false, err
+		return observed.Sandbox{}, false, err
 	}
 	if spec.IDs, err = e.specs.userIDs(j.Pod, spec.Handler); err != nil {
-		return pod.Sandbox{}, false, err
+		return observed.Sandbox{}, false, err
 	}
 	if err := e.o.Cgroups.Ensure(j.Pod); err != nil {
-		return pod.Sandbox{}, false, err
+		return observed.Sandbox{}, false, err
 	}
 	e.o.Shared()
 

@@ -12,7 +12,7 @@ import (
 
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/env"
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/userns"
 )
@@ -121,7 +121,7 @@ func (s *specs) container(ctx context.Context, c *v1.Container, j Job) (runtime.
 // addresses returns the addresses that the containers of a pod get in their environment and hosts file. A pod with
 // hostNetwork has the node's addresses. On Windows the runtime gives the host's network to HostProcess pods only
 // (docs/windows-facts.md): any other pod has an address of its own, in the sandbox's status.
-func (s *specs) addresses(p *v1.Pod, r *pod.Runtime) []string {
+func (s *specs) addresses(p *v1.Pod, r *observed.Runtime) []string {
 	box, _ := r.Sandbox()
 	if p.Spec.HostNetwork && (!s.o.Windows || len(box.IPs) == 0) {
 		return s.o.NodeIPs()
@@ -157,7 +157,7 @@ func (s *specs) environment(ctx context.Context, p *v1.Pod, c *v1.Container, ips
 }
 
 // targetOf returns the id of the container whose processes an ephemeral container wants to see; empty for none.
-func targetOf(p *v1.Pod, name string, r *pod.Runtime) string {
+func targetOf(p *v1.Pod, name string, r *observed.Runtime) string {
 	for _, eph := range p.Spec.EphemeralContainers {
 		if eph.Name == name && eph.TargetContainerName != "" {
 			c, _ := r.Latest(eph.TargetContainerName)

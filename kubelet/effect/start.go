@@ -8,32 +8,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
 // startContainer makes a container and starts it. Its postStart hook is another action.
 func (e *Pod) startContainer(ctx context.Context, j Job) []pod.Fact {
 	ctx = context.WithoutCancel(ctx)
-	p, c := j.Pod, pod.FindContainer(j.Pod, j.Name)
+	p, c := j.Pod, spec.Find(j.Pod, j.Name)
 	if c == nil {
 		return dropped(j)
 	}
 
-	spec, err := e.specs.container(ctx, c, j)
+	want, err := e.specs.container(ctx, c, j)
 	release := sync.OnceValue(func() error {
-		if spec.Release == nil {
+		if want.Release == nil {
 			return nil
 		}
-		return spec.Release()
+		return want.Release()
 	})
 	defer func() { _ = release() }() // for the ways out before it is read below
 	if err != nil {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}
 
-	at := e.o.Allot.Place(&spec)
-	spec.Created = func(string) { e.Event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
-	made, err := e.o.Runtime.StartContainer(ctx, spec)
+	at := e.o.Allot.Place(&want)
+	want.Created = func(string) { e.Event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
+	made, err := e.o.Runtime.StartContainer(ctx, want)
 	if changed := release(); changed != nil && err == nil {
 		made, err = e.undo(ctx, made, changed)
 	}
@@ -53,14 +55,14 @@ func (e *Pod) startContainer(ctx context.Context, j Job) []pod.Fact {
 
 	e.o.Allot.Moved(ctx, p.UID, j.Name, made.ID, at)
 	e.Event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
-	e.o.Meter.Container(p, j.Name, "", pod.HostProcess(p, c))
+	e.o.Meter.Container(p, j.Name, "", spec.HostProcess(p, c))
 	e.o.Folders.linkLog(p, c.Name, made)
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
 }
 
 // undo stops a container at once that may have got something else than its mounts. It returns what is left of the
 // container, and why it was stopped.
-func (e *Pod) undo(ctx context.Context, made pod.Container, cause error) (pod.Container, error) {
+func (e *Pod) undo(ctx context.Context, made observed.Container, cause error) (observed.Container, error) {
 	err := &runtime.StepError{Reason: "RunContainerError",
 		Err: errors.Join(cause, e.o.Runtime.StopContainer(ctx, made.ID, 0))}
 	if now, ok, readErr := e.o.Runtime.Container(ctx, made.ID); readErr == nil && ok {
@@ -75,7 +77,7 @@ func (e *Pod) startFailed(j Job, c *v1.Container, reason string, err error) pod.
 	if e.o.Windows {
 		err = e.o.Images.Explain(err)
 	}
-	e.o.Meter.Container(j.Pod, j.Name, reason, pod.HostProcess(j.Pod, c))
+	e.o.Meter.Container(j.Pod, j.Name, reason, spec.HostProcess(j.Pod, c))
 	e.Event(j.Pod, j.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
 }

@@ -12,7 +12,7 @@ import (
 	"porthole.dev/porthole/kubelet/dns"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/meter"
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
 )
@@ -57,7 +57,7 @@ type Runtime struct {
 // Sandboxes are the runtime's sandboxes; kubelet/runtime implements it. Stopping and removing one that is gone
 // succeeds.
 type Sandboxes interface {
-	CreateSandbox(ctx context.Context, spec runtime.SandboxSpec) (pod.Sandbox, error)
+	CreateSandbox(ctx context.Context, spec runtime.SandboxSpec) (observed.Sandbox, error)
 	StopSandbox(ctx context.Context, id string) error
 	RemoveSandbox(ctx context.Context, id string) error
 }
@@ -65,7 +65,7 @@ type Sandboxes interface {
 // Containers are the runtime's containers; kubelet/runtime implements it. Stopping and removing one that is gone
 // succeeds.
 type Containers interface {
-	StartContainer(ctx context.Context, spec runtime.ContainerSpec) (pod.Container, error)
+	StartContainer(ctx context.Context, spec runtime.ContainerSpec) (observed.Container, error)
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	UpdateResources(ctx context.Context, id string, p *v1.Pod, c *v1.Container) error
@@ -75,8 +75,8 @@ type Containers interface {
 // Reader reads what the runtime has of one pod; kubelet/runtime implements it.
 type Reader interface {
 	// Container reads one container; ok is false when the runtime does not know it.
-	Container(ctx context.Context, id string) (c pod.Container, ok bool, err error)
-	Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error)
+	Container(ctx context.Context, id string) (c observed.Container, ok bool, err error)
+	Snapshot(ctx context.Context, uid string) (map[string]*observed.Runtime, error)
 }
 
 // Execer runs a command in a container; kubelet/runtime implements it.

@@ -7,36 +7,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
-// setCondition adds c to st, or replaces the condition of that type. Its transition time is that in last unless its
-// status changed.
-func setCondition(st, last *v1.PodStatus, c v1.PodCondition, now time.Time) {
-	c.ObservedGeneration = st.ObservedGeneration
-	c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
-	for _, old := range last.Conditions {
-		if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-	}
-	i := slices.IndexFunc(st.Conditions, func(o v1.PodCondition) bool { return o.Type == c.Type })
-	if i < 0 {
-		st.Conditions = append(st.Conditions, c)
-		return
-	}
-	st.Conditions[i] = c
-}
-
-func truth(ok bool) v1.ConditionStatus {
-	if ok {
-		return v1.ConditionTrue
-	}
-	return v1.ConditionFalse
-}
-
-// conditions adds the conditions that the node owns to st, and those of others as they are.
-func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
+// setConditions adds the conditions that the node owns to st, and those of others as they are.
+func setConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	for _, c := range s.pod.Status.Conditions {
 		switch c.Type {
 		case v1.PodReadyToStartContainers, v1.PodInitialized, v1.PodReady, v1.ContainersReady, v1.PodScheduled,
@@ -46,11 +22,11 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 		}
 	}
 
-	box := s.runtime.sandbox()
+	box := s.runtime.NewestSandbox()
 	network := box != nil && box.Ready && (len(box.IPs) > 0 || box.HostNetwork)
 	set := func(c v1.PodCondition) { setCondition(st, last, c, now) }
 	set(v1.PodCondition{Type: v1.PodReadyToStartContainers,
-		Status: truth(network && (s.volumesReady || s.runtime.Running()) && !terminal(st.Phase))})
+		Status: truth(network && (s.volumes.ready || s.runtime.Running()) && !terminal(st.Phase))})
 	set(initialized(st, s))
 	containers := containersReady(st, s)
 	readiness := containers
@@ -79,7 +55,7 @@ func conditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set(readiness)
 	set(containers)
 	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-	if mayReset(s.pod) {
+	if spec.MayReset(s.pod) {
 		set(resetCondition(s, st.Phase))
 	}
 	resizeConditions(st, s, last, now)
@@ -102,7 +78,7 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 
 	var open []string
 	for i, cs := range st.InitContainerStatuses {
-		if isSidecar(&s.pod.Spec.InitContainers[i]) {
+		if spec.IsSidecar(&s.pod.Spec.InitContainers[i]) {
 			if cs.Started == nil || !*cs.Started {
 				open = append(open, cs.Name)
 			}
@@ -133,7 +109,7 @@ func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 
 	var unready []string
 	for i, cs := range st.InitContainerStatuses {
-		if isSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
+		if spec.IsSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}
@@ -149,4 +125,17 @@ func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 		c.Message = fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " "))
 	}
 	return c
+}
+
+// applyStop adds the reason and the conditions of the node's decision to a terminal status.
+func applyStop(st *v1.PodStatus, s *State, stop *Stop, now time.Time) {
+	if stop.Reason != "" {
+		st.Reason, st.Message = stop.Reason, stop.Message
+	}
+	for _, c := range stop.Conditions {
+		setCondition(st, lastStatus(s), c, now)
+	}
+	if stop.Rejected {
+		st.ContainerStatuses, st.InitContainerStatuses, st.EphemeralContainerStatuses = nil, nil, nil
+	}
 }

@@ -4,43 +4,23 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-)
 
-// imageKey is the key of State.images that an EnsureImage action is about.
-func imageKey(a Action) string {
-	if a.Volume != "" {
-		return VolumeImage(a.Volume)
-	}
-	return a.Name
-}
+	"porthole.dev/porthole/kubelet/pod/observed"
+)
 
 // ActionStarted says that an action of a plan is under way. It ends by exactly one of the facts below, with its key.
 type ActionStarted struct{ Action Action }
 
 func (f ActionStarted) take(s *State, _ time.Time) {
-	a := f.Action
-	if s.busy(a.Key) {
-		return
-	}
-	s.inFlight[a.Key] = a.Deadline
-	if a.Backoff != nil {
+	if a := f.Action; s.tasks.begin(a) && a.Backoff != nil {
 		s.backoffs[a.Name] = *a.Backoff
 	}
-}
-
-// end takes an action out of those that run. It reports false if it does not run: then nothing can have come of it.
-func (s *State) end(key string) bool {
-	if !s.busy(key) {
-		return false
-	}
-	delete(s.inFlight, key)
-	return true
 }
 
 // ActionDropped says that there was nothing to do for an action: what it was about is no longer part of the pod.
 type ActionDropped struct{ Key string }
 
-func (f ActionDropped) take(s *State, _ time.Time) { s.end(f.Key) }
+func (f ActionDropped) take(s *State, _ time.Time) { s.tasks.end(f.Key) }
 
 // TaskPanicked says that the task of an action ended with a panic, so that it could not say what came of it.
 type TaskPanicked struct {
@@ -52,22 +32,22 @@ type TaskPanicked struct {
 // again: the panic counts as the hook's own failure, and its container is stopped.
 func (f TaskPanicked) take(s *State, now time.Time) {
 	a := f.Action
-	if !s.end(a.Key) {
+	if !s.tasks.end(a.Key) {
 		return
 	}
 
-	at := now.Add(taskRetry)
 	switch a.Kind {
 	case PrepareVolumes:
-		s.volumeFailure = &Failure{Message: f.Message, RetryAt: at}
+		s.volumes.panicked(f.Message, now)
 	case EnsureImage:
-		s.images[imageKey(a)] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: f.Message, RetryAt: at}}
+		s.images[imageKey(a)] = Image{Failure: &Failure{Reason: "ErrImagePull", Message: f.Message,
+			RetryAt: now.Add(taskRetry)}}
 	case StartContainer:
-		s.failed(failureKey(a), "CreateContainerError", f.Message, now, taskRetry)
+		s.tasks.failAfter(taskRetry, a, "CreateContainerError", f.Message, now)
 	case RunHook:
 		HookFailed{Name: a.Name, ContainerID: a.ID, Message: f.Message}.settle(s, now)
 	default:
-		s.failed(failureKey(a), "", f.Message, now, taskRetry)
+		s.tasks.failAfter(taskRetry, a, "", f.Message, now)
 	}
 }
 
@@ -75,8 +55,8 @@ func (f TaskPanicked) take(s *State, now time.Time) {
 type VolumesPrepared struct{}
 
 func (VolumesPrepared) take(s *State, _ time.Time) {
-	if s.end(VolumesKey) {
-		s.volumesReady, s.volumeFailure = true, nil
+	if s.tasks.end(VolumesKey) {
+		s.volumes.prepared()
 	}
 }
 
@@ -88,27 +68,25 @@ type VolumesFailed struct {
 }
 
 func (f VolumesFailed) take(s *State, now time.Time) {
-	if !s.end(VolumesKey) {
+	if !s.tasks.end(VolumesKey) {
 		return
 	}
 
-	count := 1
-	if s.volumeFailure != nil {
-		count = s.volumeFailure.Count + 1
+	if told := s.volumes.fail(f.Message, now); !told || f.Cancelled {
+		return
 	}
-	if !f.Cancelled {
-		tellVolumeFailures(s, count, f.Failures)
+	for _, text := range f.Failures {
+		s.tell(Event{Type: v1.EventTypeWarning, Reason: "FailedMount", Message: text})
 	}
-	s.volumeFailure = &Failure{Message: f.Message, RetryAt: now.Add(volumeBackoff.Wait(count)), Count: count}
 }
 
 // SandboxMade is a new sandbox, with its network.
-type SandboxMade struct{ Sandbox Sandbox }
+type SandboxMade struct{ Sandbox observed.Sandbox }
 
 func (f SandboxMade) take(s *State, _ time.Time) {
-	if s.end(SandboxKey) {
-		delete(s.failures, SandboxKey)
-		s.runtime = s.runtime.Merge(&Runtime{Sandboxes: []Sandbox{f.Sandbox}})
+	if s.tasks.end(SandboxKey) {
+		s.tasks.succeed(SandboxKey)
+		s.runtime.add(&observed.Runtime{Sandboxes: []observed.Sandbox{f.Sandbox}})
 	}
 }
 
@@ -118,8 +96,8 @@ type SandboxFailed struct {
 }
 
 func (f SandboxFailed) take(s *State, now time.Time) {
-	if s.end(SandboxKey) {
-		s.fail(Action{Kind: CreateSandbox, Key: SandboxKey}, "CreatePodSandboxError", f.Message, now)
+	if s.tasks.end(SandboxKey) {
+		s.tasks.fail(Action{Kind: CreateSandbox, Key: SandboxKey}, "CreatePodSandboxError", f.Message, now)
 	}
 }
 
@@ -133,7 +111,7 @@ type ImageAsked struct {
 // end reports whether the image was asked for and is still wanted.
 func (x ImageAsked) end(s *State) bool {
 	a := Action{Kind: EnsureImage, Name: x.Container, Volume: x.Volume}
-	if !s.end(imageActionKey(imageKey(a))) {
+	if !s.tasks.end(imageActionKey(imageKey(a))) {
 		return false
 	}
 	name, _, ok := WantedImage(s.pod, a)
@@ -171,20 +149,20 @@ func (f ImageFailed) take(s *State, _ time.Time) {
 
 // ContainerStarted is a container that was started. Hook says that it has a postStart hook, which is to run now.
 type ContainerStarted struct {
-	Container Container
+	Container observed.Container
 	Hook      bool `json:",omitempty"`
 }
 
 func (f ContainerStarted) take(s *State, _ time.Time) {
 	name := f.Container.Name
-	if !s.end(startKey(name)) {
+	if !s.tasks.end(startKey(name)) {
 		return
 	}
-	delete(s.failures, name)
+	s.tasks.succeed(name)
 	delete(s.images, name) // the next start asks again, as the pull policy says
-	s.runtime = s.runtime.Merge(&Runtime{Containers: []Container{f.Container}})
+	s.runtime.add(&observed.Runtime{Containers: []observed.Container{f.Container}})
 	if f.Hook {
-		s.postStart[name] = PostStart{ContainerID: f.Container.ID}
+		s.hooks[name] = PostStart{ContainerID: f.Container.ID}
 	}
 }
 
@@ -192,18 +170,18 @@ func (f ContainerStarted) take(s *State, _ time.Time) {
 // nothing.
 type StartFailed struct {
 	Name, Reason string
-	Message      string     `json:"-"`
-	Container    *Container `json:",omitempty"`
+	Message      string              `json:"-"`
+	Container    *observed.Container `json:",omitempty"`
 }
 
 func (f StartFailed) take(s *State, now time.Time) {
-	if !s.end(startKey(f.Name)) {
+	if !s.tasks.end(startKey(f.Name)) {
 		return
 	}
-	s.fail(Action{Kind: StartContainer, Name: f.Name}, f.Reason, f.Message, now)
+	s.tasks.fail(Action{Kind: StartContainer, Name: f.Name}, f.Reason, f.Message, now)
 	delete(s.images, f.Name) // it may be gone: the next attempt checks
 	if f.Container != nil {
-		s.runtime = s.runtime.Merge(&Runtime{Containers: []Container{*f.Container}})
+		s.runtime.add(&observed.Runtime{Containers: []observed.Container{*f.Container}})
 	}
 }
 
@@ -211,8 +189,8 @@ func (f StartFailed) take(s *State, now time.Time) {
 type HookDone struct{ Name, ContainerID string }
 
 func (f HookDone) take(s *State, _ time.Time) {
-	if s.end(hookKey(f.Name)) && s.postStart[f.Name].ContainerID == f.ContainerID {
-		s.postStart[f.Name] = PostStart{ContainerID: f.ContainerID, Done: true}
+	if s.tasks.end(hookKey(f.Name)) {
+		s.hooks.end(f.Name, f.ContainerID, false)
 	}
 }
 
@@ -223,35 +201,33 @@ type HookFailed struct {
 }
 
 func (f HookFailed) take(s *State, now time.Time) {
-	if s.end(hookKey(f.Name)) {
+	if s.tasks.end(hookKey(f.Name)) {
 		f.settle(s, now)
 	}
 }
 
 func (f HookFailed) settle(s *State, now time.Time) {
-	if s.postStart[f.Name].ContainerID == f.ContainerID {
-		s.postStart[f.Name] = PostStart{ContainerID: f.ContainerID, Done: true, Failed: true}
-	}
-	s.fail(Action{Kind: RunHook, Name: f.Name}, "PostStartHookError", f.Message, now)
+	s.hooks.end(f.Name, f.ContainerID, true)
+	s.tasks.fail(Action{Kind: RunHook, Name: f.Name}, "PostStartHookError", f.Message, now)
 }
 
 // ContainerStopped says that the runtime has stopped a container. Container is how it ended; nil if the runtime does
 // not say.
 type ContainerStopped struct {
-	Key, ID   string     // of the action
-	Container *Container `json:",omitempty"`
+	Key, ID   string              // of the action
+	Container *observed.Container `json:",omitempty"`
 }
 
 func (f ContainerStopped) take(s *State, _ time.Time) {
-	if !s.end(f.Key) {
+	if !s.tasks.end(f.Key) {
 		return
 	}
-	delete(s.failures, f.Key)
+	s.tasks.succeed(f.Key)
 	if f.Container != nil {
-		merge(s, &Runtime{Containers: []Container{*f.Container}})
+		s.runtime.see(&observed.Runtime{Containers: []observed.Container{*f.Container}})
 	}
-	if c, ok := s.runtime.Find(f.ID); ok && c.State == Running { // the runtime no longer knows it
-		s.runtime = s.runtime.Without(f.ID)
+	if c, ok := s.runtime.Find(f.ID); ok && c.State == observed.Running { // the runtime no longer knows it
+		s.runtime.lose(f.ID)
 	}
 }
 
@@ -262,8 +238,8 @@ type StopFailed struct {
 }
 
 func (f StopFailed) take(s *State, now time.Time) {
-	if s.end(f.Key) {
-		s.fail(Action{Kind: StopContainer, Key: f.Key}, "KillContainerError", f.Message, now)
+	if s.tasks.end(f.Key) {
+		s.tasks.fail(Action{Kind: StopContainer, Key: f.Key}, "KillContainerError", f.Message, now)
 	}
 }
 
@@ -271,10 +247,9 @@ func (f StopFailed) take(s *State, now time.Time) {
 type SandboxStopped struct{ ID string }
 
 func (f SandboxStopped) take(s *State, _ time.Time) {
-	if s.end(stopSandboxKey(f.ID)) {
-		delete(s.failures, StopSandboxKey)
-		s.stopped[f.ID] = true
-		s.runtime = s.runtime.SandboxDown(f.ID)
+	if s.tasks.end(stopSandboxKey(f.ID)) {
+		s.tasks.succeed(StopSandboxKey)
+		s.runtime.down(f.ID)
 	}
 }
 
@@ -285,8 +260,8 @@ type SandboxStopFailed struct {
 }
 
 func (f SandboxStopFailed) take(s *State, now time.Time) {
-	if s.end(stopSandboxKey(f.ID)) {
-		s.fail(Action{Kind: StopSandbox}, "KillPodSandboxError", f.Message, now)
+	if s.tasks.end(stopSandboxKey(f.ID)) {
+		s.tasks.fail(Action{Kind: StopSandbox}, "KillPodSandboxError", f.Message, now)
 	}
 }
 
@@ -294,10 +269,9 @@ func (f SandboxStopFailed) take(s *State, now time.Time) {
 type RemoveDone struct{ ID string }
 
 func (f RemoveDone) take(s *State, _ time.Time) {
-	if s.end(removeKey(f.ID)) {
-		delete(s.failures, RemoveKey)
-		s.removed[f.ID] = true
-		s.runtime = s.runtime.Without(f.ID)
+	if s.tasks.end(removeKey(f.ID)) {
+		s.tasks.succeed(RemoveKey)
+		s.runtime.remove(f.ID)
 	}
 }
 
@@ -308,8 +282,8 @@ type RemoveFailed struct {
 }
 
 func (f RemoveFailed) take(s *State, now time.Time) {
-	if s.end(removeKey(f.ID)) {
-		s.fail(Action{Kind: RemoveContainer}, "", f.Message, now)
+	if s.tasks.end(removeKey(f.ID)) {
+		s.tasks.fail(Action{Kind: RemoveContainer}, "", f.Message, now)
 	}
 }
 
@@ -317,8 +291,8 @@ func (f RemoveFailed) take(s *State, now time.Time) {
 type CleanedUp struct{}
 
 func (CleanedUp) take(s *State, _ time.Time) {
-	if s.end(CleanupKey) {
-		s.cleanup.done = true
+	if s.tasks.end(CleanupKey) {
+		s.ending.cleaned = true
 	}
 }
 
@@ -328,30 +302,7 @@ type CleanupFailed struct {
 }
 
 func (f CleanupFailed) take(s *State, now time.Time) {
-	if s.end(CleanupKey) {
-		s.fail(Action{Kind: Cleanup, Key: CleanupKey}, "", f.Message, now)
+	if s.tasks.end(CleanupKey) {
+		s.tasks.fail(Action{Kind: Cleanup, Key: CleanupKey}, "", f.Message, now)
 	}
-}
-
-// WantedImage returns the image that an EnsureImage action asks for, as the pod names it. ok is false if the pod names
-// none.
-func WantedImage(p *v1.Pod, a Action) (name string, policy v1.PullPolicy, ok bool) {
-	if p == nil {
-		return "", "", false
-	}
-
-	if a.Volume == "" {
-		c := FindContainer(p, a.Name)
-		if c == nil {
-			return "", "", false
-		}
-		return c.Image, c.ImagePullPolicy, true
-	}
-
-	for i := range p.Spec.Volumes {
-		if v := &p.Spec.Volumes[i]; v.Name == a.Volume && v.Image != nil {
-			return v.Image.Reference, v.Image.PullPolicy, true
-		}
-	}
-	return "", "", false
 }

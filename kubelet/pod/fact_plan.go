@@ -9,11 +9,7 @@ import (
 // StopBegan says that a plan to end the pod is being carried out.
 type StopBegan struct{}
 
-func (StopBegan) take(s *State, now time.Time) {
-	if s.stopSince.IsZero() {
-		s.stopSince = now
-	}
-}
+func (StopBegan) take(s *State, now time.Time) { s.ending.begin(now) }
 
 // Published is the status that was handed on: to the API, or to the mirror of a static pod.
 type Published struct {

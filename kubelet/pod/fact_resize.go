@@ -1,10 +1,11 @@
 package pod
 
 import (
-	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // ResizeStep is what the node has to do next about the resources of a pod.
@@ -21,24 +22,24 @@ const (
 
 // ResizeStep returns what is to be done next about the resources of the pod.
 func (s *State) ResizeStep() ResizeStep {
-	if s.pod == nil || s.runtime == nil || s.static {
+	if s.pod == nil || !s.runtime.read() || s.source.static {
 		return NoResizeStep
 	}
 
 	r := &s.resize
 	switch {
-	case r.Allocated == nil || !s.noted && !s.admitted:
+	case r.Allocated == nil || !r.noted && !s.admitted:
 		return ReadResizeNote
-	case s.settled:
+	case r.settled:
 		return NoResizeStep
 	case resizeBarred(s):
 		if r.Pending != nil {
 			return DropResize
 		}
 		return NoResizeStep
-	case r.Allocated.Same(s.source):
+	case r.Allocated.Same(s.source.pod):
 		return KeepRoom
-	case s.sourcesReady:
+	case s.source.ready:
 		return AskRoom
 	}
 	return NoResizeStep
@@ -46,11 +47,9 @@ func (s *State) ResizeStep() ResizeStep {
 
 // resizeBarred reports whether the pod gets no other resources: it ends, or was not admitted.
 func resizeBarred(s *State) bool {
-	return !s.admitted || !s.stopSince.IsZero() || s.stop != nil || s.gone || s.source.DeletionTimestamp != nil
+	return !s.admitted || s.ending.begun() || s.ending.stop != nil || s.source.gone ||
+		s.source.pod.DeletionTimestamp != nil
 }
-
-// Wanted returns the pod as its source has it, with the resources that it asks for; nil for an orphan.
-func (s *State) Wanted() *v1.Pod { return s.source }
 
 // ResizeWaits returns why a resize that the pod asks for waits, v1.PodReasonDeferred or v1.PodReasonInfeasible; "" if
 // none waits.
@@ -61,54 +60,15 @@ func ResizeWaits(s *State) string {
 	return s.resize.Pending.Reason
 }
 
-// Note returns the progress of the resize for the note that the next kubelet reads. It has only containers that still
-// exist.
-func (s *State) Note() Resize { return surviving(s, s.resize) }
-
-// AgreedNote returns the note as it will be once the node has agreed to what the pod asks for.
-func (s *State) AgreedNote() Resize { return surviving(s, s.agreed()) }
-
-func surviving(s *State, r Resize) Resize {
-	r.Actuated = maps.Clone(r.Actuated)
-	maps.DeleteFunc(r.Actuated, func(id string, _ v1.ResourceRequirements) bool {
-		_, ok := s.runtime.Find(id)
-		return !ok
-	})
-	return r
-}
-
-func (s *State) agreed() Resize {
-	r, now := s.resize, ResourcesOf(s.source)
-	r.Allocated, r.Generation, r.Open, r.Pending = &now, s.source.Generation, true, nil
-	return r
-}
-
 // Recalled is the note of an earlier kubelet about the pod's resources; Note is nil if there is none. Then the pod has
 // what its running containers were made with, and what it asks for where that is not known.
 type Recalled struct{ Note *Resize }
 
-// take gives the pod the resources of the note. A pod that was never resized has none. Then its running containers say
-// what they were made with, because the spec may have changed while no kubelet ran.
 func (f Recalled) take(s *State, _ time.Time) {
-	if s.ResizeStep() != ReadResizeNote {
-		return
+	if s.ResizeStep() == ReadResizeNote {
+		s.resize.recall(f.Note, s.source.pod, s.runtime.Runtime)
+		s.allocate()
 	}
-
-	s.resize = Resize{}
-	if f.Note != nil {
-		s.resize = *f.Note
-	}
-	if s.resize.Allocated == nil {
-		have := ResourcesOf(s.source)
-		for name := range have.Containers {
-			if c, ok := s.runtime.Latest(name); ok && c.MadeWith != nil && c.State == Running {
-				have.Containers[name] = *c.MadeWith
-			}
-		}
-		s.resize = Resize{Allocated: &have, Generation: s.source.Generation}
-	}
-	s.noted = true
-	s.pod = s.resize.Allocated.Apply(s.source)
 }
 
 // ResizeAgreed says that the pod gets the resources that it asks for, and that this was noted for a later kubelet.
@@ -118,12 +78,11 @@ func (ResizeAgreed) take(s *State, _ time.Time) {
 	if s.ResizeStep() != AskRoom {
 		return
 	}
-	s.resize = s.AgreedNote()
-	delete(s.failures, ResizeKey)
-	s.settled = true
-	s.pod = s.resize.Allocated.Apply(s.source)
-	tell(s, Event{Type: v1.EventTypeNormal, Reason: "ResizeStarted",
-		Message: ResizeMessage("Pod resize started", s.source, s.source.Generation, "")})
+	s.resize.agree(s.AgreedNote())
+	s.tasks.succeed(ResizeKey)
+	s.allocate()
+	s.tell(Event{Type: v1.EventTypeNormal, Reason: "ResizeStarted",
+		Message: resizeMessage("Pod resize started", s.source.pod, s.source.pod.Generation, "")})
 }
 
 // ResizeRefused says that the pod cannot have the resources that it asks for. Reason is v1.PodReasonDeferred or
@@ -137,10 +96,10 @@ func (f ResizeRefused) take(s *State, _ time.Time) {
 	if s.ResizeStep() != AskRoom {
 		return
 	}
-	p := &Pending{Reason: f.Reason, Message: f.Message, Generation: s.source.Generation}
-	if old := s.resize.Pending; old == nil || old.Reason != p.Reason || old.Generation != p.Generation {
-		tell(s, Event{Type: v1.EventTypeWarning, Reason: "Resize" + p.Reason,
-			Message: ResizeMessage("Pod resize "+p.Reason, s.source, p.Generation, p.Message)})
+	p := &Pending{Reason: f.Reason, Message: f.Message, Generation: s.source.pod.Generation}
+	if !p.same(s.resize.Pending) {
+		s.tell(Event{Type: v1.EventTypeWarning, Reason: "Resize" + p.Reason,
+			Message: resizeMessage("Pod resize "+p.Reason, s.source.pod, p.Generation, p.Message)})
 	}
 	s.resize.Pending = p
 }
@@ -151,18 +110,16 @@ type ResizeSettled struct{}
 func (ResizeSettled) take(s *State, _ time.Time) {
 	switch s.ResizeStep() {
 	case KeepRoom:
-		s.settled = true
+		s.resize.keep()
 	case DropResize:
-	default:
-		return
+		s.resize.Pending = nil
 	}
-	s.resize.Pending = nil
 }
 
 // Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is
 // the error if it failed.
 type Resized struct {
-	Resources Resources // of the pod that the action was planned for
+	Resources spec.Resources // of the pod that the action was planned for
 	Actuated  map[string]v1.ResourceRequirements
 	Failed    bool   `json:",omitempty"`
 	Message   string `json:"-"`
@@ -172,23 +129,18 @@ type Resized struct {
 // set, and the next plan has another ResizePod. What the runtime was told is kept after a failure too, as some
 // containers may have changed.
 func (f Resized) take(s *State, now time.Time) {
-	if !s.end(ResizeKey) {
+	if !s.tasks.end(ResizeKey) {
 		return
 	}
 
-	actuated := maps.Clone(s.resize.Actuated)
-	if actuated == nil {
-		actuated = map[string]v1.ResourceRequirements{}
-	}
-	maps.Copy(actuated, f.Actuated)
-	s.resize.Actuated = actuated
-	s.resize = s.Note()
+	s.resize.told(f.Actuated)
+	s.resize.Resize = s.Note()
 
 	if f.Failed {
-		s.fail(Action{Kind: ResizePod, Key: ResizeKey}, v1.PodReasonError, f.Message, now)
+		s.tasks.fail(Action{Kind: ResizePod, Key: ResizeKey}, v1.PodReasonError, f.Message, now)
 		return
 	}
-	delete(s.failures, ResizeKey)
+	s.tasks.succeed(ResizeKey)
 	if s.resize.Allocated != nil && s.resize.Allocated.Equal(f.Resources) {
 		s.resize.Open = false
 	}

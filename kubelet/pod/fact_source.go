@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"maps"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,15 +15,15 @@ type Desired struct {
 }
 
 func (f Desired) take(s *State, _ time.Time) {
-	if f.Static && s.pod != nil && s.gone {
+	if f.Static && s.pod != nil && s.source.gone {
 		return // it ends first; its successor is made when it has
 	}
 
-	s.static = f.Static
+	s.source.static = f.Static
 	if !f.Static {
-		s.gone = false
+		s.source.gone = false
 	}
-	s.setSource(f.Pod)
+	s.renew(f.Pod)
 }
 
 // SourceGone says that the source no longer has the pod. Pod is its last version, or nil if that is the one that is
@@ -33,9 +31,9 @@ func (f Desired) take(s *State, _ time.Time) {
 type SourceGone struct{ Pod *v1.Pod }
 
 func (f SourceGone) take(s *State, _ time.Time) {
-	s.gone = true
+	s.source.gone = true
 	if f.Pod != nil {
-		s.setSource(f.Pod)
+		s.renew(f.Pod)
 	}
 }
 
@@ -43,7 +41,7 @@ func (f SourceGone) take(s *State, _ time.Time) {
 // ends.
 type SourcesReady struct{}
 
-func (SourcesReady) take(s *State, _ time.Time) { s.sourcesReady = true }
+func (SourcesReady) take(s *State, _ time.Time) { s.source.ready = true }
 
 // Admitted says that the node agreed to run the pod.
 type Admitted struct{}
@@ -64,8 +62,9 @@ func (f Refused) take(s *State, _ time.Time) {
 	if !s.NeedsAdmission() {
 		return
 	}
-	s.stop = &Stop{Reason: f.Reason, Message: "Pod was rejected: " + f.Message, Phase: v1.PodFailed, Rejected: true}
-	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
+	s.ending.stop = &Stop{Reason: f.Reason, Message: "Pod was rejected: " + f.Message, Phase: v1.PodFailed,
+		Rejected: true}
+	s.tell(Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message})
 }
 
 // NodeShutdown says that the node is about to shut down. A pod that runs is stopped and its phase becomes Failed.
@@ -76,18 +75,12 @@ type NodeShutdown struct{ Grace time.Duration }
 const shutdownMessage = "Pod was terminated in response to imminent node shutdown."
 
 func (f NodeShutdown) take(s *State, _ time.Time) {
-	if s.ends() || s.Stopping() || s.pod.DeletionTimestamp != nil {
+	if s.over() || s.Stopping() || s.pod.DeletionTimestamp != nil {
 		return // it ends, or has ended, for another reason
 	}
 	grace := f.Grace
-	s.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace,
+	s.ending.stop = &Stop{Reason: "Terminated", Message: shutdownMessage, Phase: v1.PodFailed, Grace: &grace,
 		Conditions: disruption(shutdownMessage)}
-}
-
-// ends reports whether the pod has ended, is gone from its source, or was told by the node to end.
-func (s *State) ends() bool {
-	p := s.pod
-	return p == nil || s.gone || s.stop != nil || terminal(p.Status.Phase) || s.last != nil && terminal(s.last.Phase)
 }
 
 // disruption returns the condition of a pod that the node ended for reasons that are not the pod's own.
@@ -113,35 +106,31 @@ type Evicted struct {
 }
 
 func (f Evicted) take(s *State, _ time.Time) {
-	if s.ends() {
+	if s.over() {
 		return
 	}
-	s.stop = &Stop{Reason: f.Reason, Message: f.Message, Phase: v1.PodFailed, Grace: f.Grace}
+	s.ending.stop = &Stop{Reason: f.Reason, Message: f.Message, Phase: v1.PodFailed, Grace: f.Grace}
 	if f.ByContainers {
-		s.stop.Phase = ""
+		s.ending.stop.Phase = ""
 	}
 	if f.Disruption != "" {
-		s.stop.Conditions = disruption(f.Disruption)
+		s.ending.stop.Conditions = disruption(f.Disruption)
 	}
-	tell(s, Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message, Annotations: f.Annotations})
+	s.tell(Event{Type: v1.EventTypeWarning, Reason: f.Reason, Message: f.Message, Annotations: f.Annotations})
 }
 
 // Reclaimed says that the node needs the disk space of the containers of this pod. If the pod has ended, they are
 // removed although it was not deleted yet; their logs go with them.
 type Reclaimed struct{}
 
-func (Reclaimed) take(s *State, _ time.Time) {
-	if s.cleanup.done {
-		s.cleanup.reclaimed = true
-	}
-}
+func (Reclaimed) take(s *State, _ time.Time) { s.ending.reclaim() }
 
 // Stripped says that passes over a pod that must end panic. The pod is reduced to what is needed to end it.
 type Stripped struct{}
 
 func (Stripped) take(s *State, _ time.Time) {
 	p := s.pod
-	if p == nil || !s.gone && p.DeletionTimestamp == nil {
+	if p == nil || !s.source.gone && p.DeletionTimestamp == nil {
 		return
 	}
 
@@ -150,51 +139,6 @@ func (Stripped) take(s *State, _ time.Time) {
 		Generation:      p.Generation,
 		ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp, DeletionGracePeriodSeconds: &grace}}
 	bare.Status.Phase, bare.Status.StartTime = v1.PodFailed, p.Status.StartTime
-	s.last, s.stop = nil, nil
-	s.setSource(bare)
+	s.last, s.ending.stop = nil, nil
+	s.renew(bare)
 }
-
-// setSource takes a version of the pod. One that was admitted keeps the resources that it has until the node has
-// agreed to others; what one that was not admitted gets is found out by the note of an earlier kubelet.
-func (s *State) setSource(p *v1.Pod) {
-	before := s.pod
-	s.source, s.pod = p, p
-	s.noted, s.settled = false, false
-	if s.admitted && !s.static && s.resize.Allocated != nil {
-		s.pod = s.resize.Allocated.Apply(p)
-	}
-	notice(s, before)
-}
-
-// notice compares the desired pod with its earlier version. If it changed, an image that is no longer asked for is
-// forgotten, and containers that failed are tried again at once.
-func notice(s *State, before *v1.Pod) {
-	if before == nil || before == s.pod {
-		return
-	}
-	if before.Generation == s.pod.Generation && maps.Equal(before.Labels, s.pod.Labels) &&
-		maps.Equal(before.Annotations, s.pod.Annotations) {
-		return
-	}
-
-	for name := range s.images {
-		if strings.HasPrefix(name, "/") {
-			continue // of a volume, which cannot change
-		}
-		if was, is := FindContainer(before, name), FindContainer(s.pod, name); was == nil || is == nil ||
-			was.Image != is.Image {
-			delete(s.images, name)
-		}
-	}
-
-	for key, f := range s.failures {
-		if FindContainer(s.pod, key) != nil {
-			again := *f
-			again.RetryAt = time.Time{}
-			s.failures[key] = &again
-		}
-	}
-}
-
-// tell adds an event to the next plan.
-func tell(s *State, e Event) { s.events = append(s.events, e) }

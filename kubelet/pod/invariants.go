@@ -2,6 +2,8 @@ package pod
 
 import (
 	"fmt"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // Broken returns the invariants that a plan made for s breaks. Tests assert that there are none; a node logs them, and
@@ -10,13 +12,13 @@ import (
 func Broken(s *State, p *Plan) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if s.runtime == nil { // nothing is known: such a plan has no actions, and its status is not published
+	if !s.runtime.read() { // nothing is known: such a plan has no actions, and its status is not published
 		if len(p.Actions) > 0 {
 			bad("%s is planned before the runtime was read", p.Actions[0])
 		}
 		return out
 	}
-	if !s.stopSince.IsZero() && !p.Stopping {
+	if s.ending.begun() && !p.Stopping {
 		bad("a pod that was stopping is to run again")
 	}
 	if p.Stopped && (s.runtime.Running() || s.creating()) {
@@ -34,7 +36,7 @@ func Broken(s *State, p *Plan) []string {
 func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 	keys := map[string]bool{}
 	for _, a := range p.Actions {
-		if s.busy(a.Key) || keys[a.Key] {
+		if s.tasks.busy(a.Key) || keys[a.Key] {
 			bad("%s is planned while %s is in flight", a, a.Key)
 		}
 		keys[a.Key] = true
@@ -44,12 +46,12 @@ func brokenActions(s *State, p *Plan, bad func(string, ...any)) {
 			if p.Stopping {
 				bad("%s is planned for a pod that stops", a)
 			}
-			if a.Kind == StartContainer && !s.volumesReady {
+			if a.Kind == StartContainer && !s.volumes.ready {
 				bad("%s is planned before its volumes are there", a)
 			}
 		case RemoveSandbox:
 			for _, c := range s.runtime.Containers {
-				if c.SandboxID == a.ID && c.State == Running {
+				if c.SandboxID == a.ID && c.State == observed.Running {
 					bad("%s is planned while container %s runs in it", a, c.ID)
 				}
 			}
@@ -80,7 +82,7 @@ func brokenStatus(s *State, p *Plan, bad func(string, ...any)) {
 	if last.PodIP != "" && st.PodIP == "" {
 		bad("address %s forgotten", last.PodIP)
 	}
-	if s.stop != nil && s.stop.Rejected {
+	if s.ending.stop != nil && s.ending.stop.Rejected {
 		return
 	}
 

@@ -1,6 +1,11 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
+)
 
 // computePhase derives the phase from what the containers do. stopping is true if no container is started any more,
 // failedInit if an init container has failed for good.
@@ -13,8 +18,8 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	}
 
 	if !initOver(s) {
-		if terminalSeen(s) {
-			return oldPhase(s)
+		if terminal(s.pod.Status.Phase) {
+			return s.pod.Status.Phase
 		}
 		return v1.PodPending
 	}
@@ -22,61 +27,22 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 	return appPhase(s, stopping)
 }
 
-// initOver reports whether the init phase is over in the newest sandbox: a regular container has run there, or all
-// init containers have ended well there, and the sidecars among them have started. A sandbox that replaces another has
-// an init phase of its own, during which the pod is Pending again. Upstream asks the same of the active sandbox
-// (HasAnyActiveRegularContainerStarted in pkg/kubelet/container of 1.36.3).
-func initOver(s *State) bool {
-	for i := range s.pod.Spec.Containers {
-		if cur, _ := shown(s, s.pod.Spec.Containers[i].Name); cur != nil && inNewest(s, cur) {
-			return true
-		}
-	}
-
-	for i := range s.pod.Spec.InitContainers {
-		c := &s.pod.Spec.InitContainers[i]
-		cur, _ := shown(s, c.Name)
-		switch {
-		case cur == nil || !inNewest(s, cur):
-			return false
-		case isSidecar(c):
-			if cur.State == Running && !started(s, c, cur) {
-				return false
-			}
-		case cur.State != Exited || cur.ExitCode != 0 || stale(s, cur):
-			return false
-		}
-	}
-	return true
-}
-
-// inNewest reports whether a container is of the pod's newest sandbox, or no sandbox is left.
-func inNewest(s *State, c *Container) bool {
-	box := s.runtime.sandbox()
-	return box == nil || c.SandboxID == box.ID
-}
-
-func terminalSeen(s *State) bool { return terminal(s.pod.Status.Phase) }
-
-func oldPhase(s *State) v1.PodPhase { return s.pod.Status.Phase }
-
 // appPhase derives the phase from the regular containers.
 func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
-	for i := range s.pod.Spec.Containers {
-		c := &s.pod.Spec.Containers[i]
+	for c := range spec.Apps(s.pod) {
 		cur, _ := shown(s, c.Name)
 		switch {
 		case cur == nil:
 			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil &&
-				!restartableStatus(s, c, old) {
+				!mayRunAgain(s, c, old) {
 				if old.State.Terminated.ExitCode != 0 {
 					failed++
 				}
 				continue
 			}
 			waiting++
-		case cur.State == Running:
+		case cur.State == observed.Running:
 			running++
 		default:
 			if cur.ExitCode != 0 {
@@ -102,31 +68,25 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 	return v1.PodSucceeded
 }
 
-// restartableStatus is restartable for a container that only the status in the API still describes.
-func restartableStatus(s *State, c *v1.Container, old *v1.ContainerStatus) bool {
-	return restartable(s.pod, c, &Container{State: Exited, ExitCode: old.State.Terminated.ExitCode})
-}
-
-// started reports whether a running container counts as started.
-func started(s *State, c *v1.Container, cur *Container) bool {
-	if cur == nil || cur.State != Running {
-		return false
+// endPhase returns the phase of a pod that stops. It is terminal only when the last container has ended.
+func endPhase(s *State, stop *Stop, phase v1.PodPhase, stopped bool) v1.PodPhase {
+	if s.last != nil && terminal(s.last.Phase) {
+		return s.last.Phase
 	}
-	if c.StartupProbe == nil {
-		return true
+	if s.pod != nil && terminal(s.pod.Status.Phase) {
+		return s.pod.Status.Phase
 	}
-	p := s.probes[c.Name]
-	return p.ContainerID == cur.ID && p.Started != nil && *p.Started
-}
-
-// ready reports whether a container counts as ready.
-func ready(s *State, c *v1.Container, cur *Container) bool {
-	if !started(s, c, cur) {
-		return false
+	if !stopped {
+		if terminal(phase) {
+			return v1.PodRunning
+		}
+		return phase
 	}
-	if c.ReadinessProbe == nil {
-		return true
+	if stop.Phase != "" {
+		return stop.Phase
 	}
-	p := s.probes[c.Name]
-	return p.ContainerID == cur.ID && p.Ready != nil && *p.Ready
+	if terminal(phase) || s.source.static {
+		return phase // no end is forced on a static pod: its mirror shows what its containers did
+	}
+	return v1.PodFailed
 }

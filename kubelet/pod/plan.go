@@ -3,93 +3,24 @@ package pod
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
 
-// Kind is the kind of an action.
-type Kind string
-
-// The kinds of actions. At most one action per key is in flight; a stop may be repeated, under another key, with less
-// grace.
-const (
-	PrepareVolumes  Kind = "prepare-volumes"
-	CreateSandbox   Kind = "create-sandbox"
-	StopSandbox     Kind = "stop-sandbox"
-	RemoveSandbox   Kind = "remove-sandbox"
-	EnsureImage     Kind = "ensure-image"
-	StartContainer  Kind = "start-container"
-	StopContainer   Kind = "stop-container"
-	RemoveContainer Kind = "remove-container"
-	Cleanup         Kind = "clean-up"
-	ResizePod       Kind = "resize-pod"
-	RunHook         Kind = "run-post-start-hook"
-)
-
-// Action is one thing to do. Which fields are set depends on Kind.
-type Action struct {
-	Kind Kind
-	// Key names the object that the action is about.
-	Key string
-	// ID of the sandbox or container.
-	ID string `json:",omitzero"`
-	// Name of the container.
-	Name    string `json:",omitzero"`
-	Attempt uint32 `json:",omitzero"`
-	// ImageRef is the runtime's name for the image.
-	ImageRef string `json:",omitzero"`
-	// Grace is how long StopContainer lets the container end by itself; Deadline is when that ends.
-	Grace    time.Duration `json:",omitzero"`
-	Deadline time.Time     `json:",omitzero"`
-	// Message goes into the Killing event.
-	Message string `json:",omitzero"`
-	// Volume of the pod whose image EnsureImage is about; "" for the image of the container Name.
-	Volume string `json:",omitzero"`
-	// Reset is the end of the trigger that is known: see Container.Reset. nil: the pod cannot be reset.
-	Reset *time.Time `json:",omitempty"`
-	// Backoff replaces the restart back-off of the container.
-	Backoff *Backoff `json:",omitzero"`
-	// Updates are the containers that ResizePod changes, in order; empty if only the pod as a whole changes.
-	Updates []Update `json:",omitzero"`
-}
-
-// Again reports whether the action stops a container that is being stopped already, with less time.
-func (a Action) Again() bool { return a.Kind == StopContainer && a.Key != stopKey(a.ID) }
-
-// String returns the kind of the action and what it is about, on one line. Logs and test scripts compare this text, so
-// it holds nothing that differs between two runs with the same facts.
-func (a Action) String() string {
-	parts := []string{string(a.Kind)}
-	for _, name := range []string{a.Name, a.Volume} {
-		if name != "" {
-			parts = append(parts, name)
-		}
-	}
-	if a.ID != "" {
-		parts = append(parts, a.ID)
-	}
-	switch a.Kind {
-	case CreateSandbox, StartContainer:
-		parts = append(parts, fmt.Sprintf("attempt=%d", a.Attempt))
-	case StopContainer:
-		parts = append(parts, "grace="+a.Grace.String())
-	}
-	for _, u := range a.Updates {
-		parts = append(parts, u.Name)
-	}
-	return strings.Join(parts, " ")
-}
-
-// Update is a running container that is to get the resources of its spec.
-type Update struct{ ID, Name string }
-
-// Backoff is the restart back-off of one container. Delay is how long the container waits after its next exit, At the
-// time at which this was decided.
-type Backoff struct {
-	Delay time.Duration
-	At    time.Time
+// Node is what the node contributes to the decision about a pod.
+type Node struct {
+	HostIPs []string
+	// RuntimeName prefixes container ids: "containerd".
+	RuntimeName string
+	// NetworkNotReady is why pods cannot get a network now; empty if they can.
+	NetworkNotReady string `json:",omitzero"`
+	// RecursiveReadOnly are the runtime's handlers that can make mounts below a read-only mount read-only.
+	RecursiveReadOnly []string `json:",omitzero"`
+	// InitialBackoff and MaxBackoff bound the restart back-off; zero means 10 s and 300 s.
+	InitialBackoff, MaxBackoff time.Duration `json:",omitzero"`
 }
 
 // Event is something to report to the user. The actor sends each (Key, Reason) once; one without a Key, always.
@@ -152,4 +83,44 @@ func (p *Plan) Describe(now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// has reports whether an action with that key is planned.
+func (p *Plan) has(key string) bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Key == key })
+}
+
+// wake plans a wake-up at that time, unless an earlier one is planned; zero plans none.
+func (p *Plan) wake(at time.Time) {
+	if !at.IsZero() && (p.NextWake.IsZero() || at.Before(p.NextWake)) {
+		p.NextWake = at
+	}
+}
+
+// decision is one pass over a pod: what the node contributes, the time, and the plan that grows meanwhile.
+type decision struct {
+	node Node
+	now  time.Time
+	plan *Plan
+}
+
+// whenDue calls do, unless the last failure asks to wait; then it plans the wake-up.
+func (d *decision) whenDue(last *Failure, do func()) {
+	if last != nil && d.now.Before(last.RetryAt) {
+		d.plan.wake(last.RetryAt)
+		return
+	}
+	do()
+}
+
+// do adds an action to the plan, unless one with its key is in flight.
+func (d *decision) do(t tasks, a Action) {
+	if !t.busy(a.Key) {
+		d.plan.Actions = append(d.plan.Actions, a)
+	}
+}
+
+// try adds an action when its last failure allows it.
+func (d *decision) try(t tasks, a Action) {
+	d.whenDue(t.failures[failureKey(a)], func() { d.do(t, a) })
 }

@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -16,7 +18,7 @@ func fresh(changes ...func(*State)) *State {
 	s := NewState()
 	s.pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", Generation: 4},
 		Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyAlways, Containers: []v1.Container{{Name: "c", Image: "i"}}}}
-	s.source, s.admitted, s.runtime, s.sourcesReady = s.pod, true, &Runtime{}, true
+	s.source.pod, s.admitted, s.runtime.Runtime, s.source.ready = s.pod, true, &observed.Runtime{}, true
 	for _, f := range changes {
 		f(s)
 	}
@@ -24,8 +26,8 @@ func fresh(changes ...func(*State)) *State {
 }
 
 func sandbox(s *State) {
-	s.volumesReady = true
-	s.runtime.Sandboxes = []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.5"}}}
+	s.volumes.ready = true
+	s.runtime.Sandboxes = []observed.Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.5"}}}
 }
 
 func image(s *State) {
@@ -40,14 +42,14 @@ func initContainer(s *State) { s.pod.Spec.InitContainers = []v1.Container{{Name:
 func running(name string) func(*State) {
 	return func(s *State) {
 		s.runtime.Containers = append(s.runtime.Containers,
-			Container{ID: name + "1", SandboxID: "s", Name: name, State: Running, StartedAt: now})
+			observed.Container{ID: name + "1", SandboxID: "s", Name: name, State: observed.Running, StartedAt: now})
 	}
 }
 
 func exited(name string, attempt uint32, code int32) func(*State) {
 	return func(s *State) {
 		s.runtime.Containers = append(s.runtime.Containers,
-			Container{ID: name + "1", SandboxID: "s", Name: name, Attempt: attempt, State: Exited,
+			observed.Container{ID: name + "1", SandboxID: "s", Name: name, Attempt: attempt, State: observed.Exited,
 				ExitCode: code, FinishedAt: now.Add(-time.Second)})
 	}
 }
@@ -68,7 +70,7 @@ func dead(id, why string) func(*State) {
 
 // stopping adds a StopContainer action that is in flight.
 func stopping(id string) func(*State) {
-	return func(s *State) { s.inFlight[stopKey(id)] = now.Add(30 * time.Second) }
+	return func(s *State) { s.tasks.inFlight[stopKey(id)] = now.Add(30 * time.Second) }
 }
 
 func second(s *State) {
@@ -136,7 +138,7 @@ func TestReconcile(t *testing.T) {
 		{"Never and 1: failed", fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 1)), v1.PodFailed,
 			"stop-sandbox s"},
 		{"deleted while a start is in flight: wait for it",
-			fresh(sandbox, deleted(7), func(s *State) { s.inFlight["start/c"] = now }), v1.PodPending, ""},
+			fresh(sandbox, deleted(7), func(s *State) { s.tasks.inFlight["start/c"] = now }), v1.PodPending, ""},
 		{"deleted before start: failed", fresh(sandbox, deleted(7)), v1.PodFailed, "stop-sandbox s"},
 		{"image changed: restart",
 			fresh(sandbox, running("c"), func(s *State) { s.runtime.Containers[0].Hash = "other" }), v1.PodRunning,
@@ -151,15 +153,16 @@ func TestReconcile(t *testing.T) {
 			fresh(sandbox, image, second, running("c"), func(s *State) { s.images["d"] = Image{Ref: "r"} }),
 			v1.PodPending, "start-container d s attempt=0"},
 		{"restart half made: still Running", fresh(sandbox, image, exited("c", 0, 1), func(s *State) {
-			s.inFlight["start/c"] = now
+			s.tasks.inFlight["start/c"] = now
 			s.runtime.Containers = append(s.runtime.Containers,
-				Container{ID: "c2", SandboxID: "s", Name: "c", Attempt: 1, State: Created})
+				observed.Container{ID: "c2", SandboxID: "s", Name: "c", Attempt: 1, State: observed.Created})
 		}), v1.PodRunning, ""},
 		{"removing failed: not at once again", fresh(sandbox, running("c"), exited("c", 0, 1), func(s *State) {
 			s.runtime.Containers[0].Attempt, s.runtime.Containers[1].ID = 2, "c0"
 			s.runtime.Containers = append(s.runtime.Containers,
-				Container{ID: "cx", SandboxID: "s", Name: "c", State: Exited, CreatedAt: now.Add(-time.Hour)})
-			s.failures[RemoveKey] = &Failure{RetryAt: now.Add(time.Second)}
+				observed.Container{ID: "cx", SandboxID: "s", Name: "c", State: observed.Exited,
+					CreatedAt: now.Add(-time.Hour)})
+			s.tasks.failures[RemoveKey] = &Failure{RetryAt: now.Add(time.Second)}
 		}), v1.PodRunning, ""},
 		{"sidecar with a startup probe that has not succeeded: wait",
 			fresh(sandbox, image, sidecarC, running("side"), func(s *State) {
@@ -197,7 +200,8 @@ func TestReconcile(t *testing.T) {
 				rule(v1.ContainerRestartRuleOnExitCodesOpNotIn, 42), exited("init", 0, 42)), v1.PodFailed,
 			"stop-sandbox s"},
 		{"ephemeral container half made: away with it", fresh(sandbox, image, running("c"), ephemeral, func(s *State) {
-			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "e1", Name: "e", State: Created})
+			s.runtime.Containers = append(s.runtime.Containers,
+				observed.Container{ID: "e1", Name: "e", State: observed.Created})
 		}), v1.PodRunning, "remove-container e e1"},
 		{"deadline ahead: rest", fresh(sandbox, running("c"), activeFor(5), startedAgo(4*time.Second)), v1.PodRunning,
 			""},
@@ -205,10 +209,11 @@ func TestReconcile(t *testing.T) {
 			fresh(sandbox, running("c"), func(s *State) { s.pod.Status.Phase = v1.PodFailed }), v1.PodFailed,
 			"stop-container c c1 grace=30s"},
 		{"gone from the API by force: a second",
-			fresh(sandbox, running("c"), deleted(0), func(s *State) { s.gone = true }), v1.PodRunning,
+			fresh(sandbox, running("c"), deleted(0), func(s *State) { s.source.gone = true }), v1.PodRunning,
 			"stop-container c c1 grace=1s"},
-		{"static and gone: no phase is forced on it", fresh(sandbox, func(s *State) { s.static, s.gone = true, true }),
-			v1.PodPending, "stop-sandbox s"},
+		{"static and gone: no phase is forced on it",
+			fresh(sandbox, func(s *State) { s.source.static, s.source.gone = true, true }), v1.PodPending,
+			"stop-sandbox s"},
 		{"evicted and exited with 0: Failed", fresh(sandbox, exited("c", 0, 0), told(Evicted{Reason: "Evicted"})),
 			v1.PodFailed, "stop-sandbox s"},
 		{"preempted and exited with 0: Succeeded",
@@ -240,31 +245,10 @@ func TestTerminalPhaseIsKept(t *testing.T) {
 	s := fresh(sandbox, policy(v1.RestartPolicyNever), exited("c", 0, 0))
 	p := Reconcile(s, Node{}, now)
 	s.last = &p.Status
-	s.runtime = &Runtime{} // the runtime lost everything
+	s.runtime.Runtime = &observed.Runtime{} // the runtime lost everything
 	if p = Reconcile(s, Node{}, now); p.Status.Phase != v1.PodSucceeded ||
 		p.Status.ContainerStatuses[0].State.Terminated == nil {
 		t.Errorf("after the loss: %s, %+v", p.Status.Phase, p.Status.ContainerStatuses[0].State)
-	}
-}
-
-func TestMergeNeverGoesBack(t *testing.T) {
-	r := &Runtime{Containers: []Container{{ID: "x", State: Exited, ExitCode: 3}}}
-	out := r.Merge(&Runtime{Containers: []Container{{ID: "x", State: Running}, {ID: "y", State: Created}}})
-	if out.Containers[0].State != Exited || len(out.Containers) != 2 || len(r.Containers) != 1 {
-		t.Errorf("got %+v from %+v", out, r)
-	}
-}
-
-func TestFullCheckForgetsWhatIsGone(t *testing.T) {
-	old, young := now.Add(-time.Hour), now.Add(-time.Minute)
-	r := &Runtime{Sandboxes: []Sandbox{{ID: "s", CreatedAt: old}},
-		Containers: []Container{{ID: "x", State: Running, CreatedAt: old},
-			{ID: "y", State: Running, CreatedAt: young}, {ID: "z", State: Exited, CreatedAt: old}}}
-	out := r.Checked(&Runtime{Sandboxes: r.Sandboxes,
-		Containers: []Container{{ID: "z", State: Running, CreatedAt: old}}}, now)
-	if len(out.Sandboxes) != 1 || len(out.Containers) != 2 || out.Containers[0].ID != "y" ||
-		out.Containers[1].State != Exited || len(r.Containers) != 3 {
-		t.Errorf("got %+v", out)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // Entry is one line of a log of facts: a fact that was taken, or a plan that was made. From a whole log the pod can be
@@ -113,30 +115,28 @@ func recordable(p *v1.Pod) *v1.Pod {
 	out.DeletionTimestamp, out.DeletionGracePeriodSeconds = p.DeletionTimestamp, p.DeletionGracePeriodSeconds
 	out.Labels, out.Annotations = fingerprint(p.Labels), fingerprint(p.Annotations)
 
-	spec := &p.Spec
-	out.Spec = v1.PodSpec{RestartPolicy: spec.RestartPolicy,
-		TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-		ActiveDeadlineSeconds:         spec.ActiveDeadlineSeconds, HostNetwork: spec.HostNetwork,
-		ReadinessGates: spec.ReadinessGates,
-		Resources:      spec.Resources}
-	for i := range spec.Volumes {
+	out.Spec = v1.PodSpec{RestartPolicy: p.Spec.RestartPolicy,
+		TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+		ActiveDeadlineSeconds:         p.Spec.ActiveDeadlineSeconds, HostNetwork: p.Spec.HostNetwork,
+		ReadinessGates: p.Spec.ReadinessGates,
+		Resources:      p.Spec.Resources}
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
 		out.Spec.Volumes = append(out.Spec.Volumes,
-			v1.Volume{Name: spec.Volumes[i].Name, VolumeSource: v1.VolumeSource{Image: spec.Volumes[i].Image}})
+			v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{Image: v.Image}})
 	}
 
-	for i := range spec.InitContainers {
-		out.Spec.InitContainers = append(out.Spec.InitContainers, recordableContainer(&spec.InitContainers[i]))
+	for c := range spec.Init(p) {
+		out.Spec.InitContainers = append(out.Spec.InitContainers, recordableContainer(c))
 	}
-
-	for i := range spec.Containers {
-		out.Spec.Containers = append(out.Spec.Containers, recordableContainer(&spec.Containers[i]))
+	for c := range spec.Apps(p) {
+		out.Spec.Containers = append(out.Spec.Containers, recordableContainer(c))
 	}
-
-	for i := range spec.EphemeralContainers {
-		c := v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
+	for i := range p.Spec.EphemeralContainers {
+		c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
 		out.Spec.EphemeralContainers = append(out.Spec.EphemeralContainers, v1.EphemeralContainer{
 			EphemeralContainerCommon: v1.EphemeralContainerCommon(recordableContainer(&c)),
-			TargetContainerName:      spec.EphemeralContainers[i].TargetContainerName})
+			TargetContainerName:      p.Spec.EphemeralContainers[i].TargetContainerName})
 	}
 
 	out.Status = recordableStatus(&p.Status)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // TestFactsAreListed: every type with the method of a fact can be read from a log. What cannot be listed by reflection
@@ -68,9 +70,9 @@ func fill(v reflect.Value, secret func(reflect.Value)) {
 	case *v1.Pod:
 		v.Set(reflect.ValueOf(secretPod(secret)))
 		return
-	case *Runtime:
+	case *observed.Runtime:
 		_ = p
-		v.Set(reflect.ValueOf(&Runtime{Containers: []Container{{ID: "c"}}}))
+		v.Set(reflect.ValueOf(&observed.Runtime{Containers: []observed.Container{{ID: "c"}}}))
 		secret(v.Elem().FieldByName("Containers").Index(0).FieldByName("Message"))
 		return
 	}

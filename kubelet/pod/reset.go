@@ -4,6 +4,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // A reset is the restart of all containers of a pod, init containers too, because one of them has ended by a rule of
@@ -13,34 +16,19 @@ import (
 // starts from the beginning in its sandbox. Upstream removes the containers; here they stay, so that restart counts,
 // logs and last states are those of any restart.
 
-// mayReset reports whether a container of the pod has a rule that restarts all.
-func mayReset(p *v1.Pod) bool {
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			for _, r := range list[i].RestartPolicyRules {
-				if r.Action == v1.ContainerRestartRuleActionRestartAllContainers {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
 // trigger returns the container whose end reset the pod last, or nil.
-func trigger(s *State) *Container {
-	if s.pod == nil || s.runtime == nil || !mayReset(s.pod) {
+func trigger(s *State) *observed.Container {
+	if s.pod == nil || !s.runtime.read() || !spec.MayReset(s.pod) {
 		return nil
 	}
-	var last *Container
-	for i := range s.runtime.Containers {
-		cur := &s.runtime.Containers[i]
-		if cur.State != Exited || last != nil && !cur.FinishedAt.After(last.FinishedAt) ||
-			isEphemeral(s.pod, cur.Name) {
+	var last *observed.Container
+	for cur := range s.runtime.All() {
+		if cur.State != observed.Exited || last != nil && !cur.FinishedAt.After(last.FinishedAt) ||
+			spec.IsEphemeral(s.pod, cur.Name) {
 			continue
 		}
-		if c := FindContainer(s.pod, cur.Name); c != nil &&
-			ruledAction(c, cur.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
+		if c := spec.Find(s.pod, cur.Name); c != nil &&
+			spec.RuledAction(c, cur.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
 			last = cur
 		}
 	}
@@ -50,7 +38,7 @@ func trigger(s *State) *Container {
 // lastReset returns when the trigger of the pod's last reset ended, or the zero time; nil for a pod that cannot be
 // reset.
 func lastReset(s *State) *time.Time {
-	if !mayReset(s.pod) {
+	if !spec.MayReset(s.pod) {
 		return nil
 	}
 	at := time.Time{}
@@ -62,9 +50,9 @@ func lastReset(s *State) *time.Time {
 
 // stale reports whether a container is of before the last reset of the pod: it was made before the trigger's end, or
 // afterwards by a plan that did not know of it yet.
-func stale(s *State, cur *Container) bool {
+func stale(s *State, cur *observed.Container) bool {
 	t := trigger(s)
-	if t == nil || cur == nil || isEphemeral(s.pod, cur.Name) {
+	if t == nil || cur == nil || spec.IsEphemeral(s.pod, cur.Name) {
 		return false
 	}
 	if cur.Reset == nil || cur.ID == t.ID {
@@ -73,69 +61,17 @@ func stale(s *State, cur *Container) bool {
 	return cur.Reset.Before(t.FinishedAt)
 }
 
-// unmade returns the app containers that have never been started, when another app container of the pod has already
-// ended by a rule of RestartAllContainers. That can happen because containers are started one after the other. They
-// are started first, and then restarted with all others, so that their restart counts are 1: upstream starts all app
-// containers in one pass (SyncPod in pkg/kubelet/kuberuntime of 1.36.3) and restarts them afterwards. A container
-// whose image is not there, or whose start fails, is not waited for.
-func unmade(s *State, d *decision) (next []want) {
-	t := trigger(s)
-	if t == nil || isInit(s.pod, t.Name) {
-		return nil
-	}
-	for _, list := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
-		for i := range list {
-			if cur, _ := s.runtime.latest(list[i].Name); cur != nil && !stale(s, cur) { // the reset has begun
-				return nil
-			}
-		}
-	}
-
-	for i := range s.pod.Spec.Containers {
-		c := &s.pod.Spec.Containers[i]
-		if cur, _ := s.runtime.latest(c.Name); cur != nil || s.images[c.Name].Ref == "" || s.failures[c.Name] != nil {
-			continue
-		}
-		if w := restart(s, c, nil, d); w != nil {
-			next = append(next, *w)
-		}
-	}
-	return next
-}
-
 // resetting reports whether a container of the pod was not made anew yet since the last reset.
 func resetting(s *State) bool {
 	if trigger(s) == nil {
 		return false
 	}
-	for _, list := range [][]v1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
-		for i := range list {
-			if cur, _ := s.runtime.latest(list[i].Name); stale(s, cur) {
-				return true
-			}
+	for c := range spec.Containers(s.pod) {
+		if stale(s, s.runtime.Newest(c.Name)) {
+			return true
 		}
 	}
 	return false
-}
-
-// stopStale plans to stop the containers of before the last reset. It reports whether one still runs. A trigger of the
-// future, after the clock was set back, stops nothing: what is made meanwhile would seem to be of before it.
-func stopStale(s *State, d *decision) (running bool) {
-	t := trigger(s)
-	if t == nil || t.FinishedAt.After(d.now) {
-		return false
-	}
-	for i := len(s.runtime.Containers) - 1; i >= 0; i-- {
-		cur := &s.runtime.Containers[i]
-		if cur.State != Exited && stale(s, cur) && FindContainer(s.pod, cur.Name) != nil {
-			running = running || cur.State == Running
-			if cur.State == Running {
-				stopContainer(s, d.plan, cur, d.now,
-					ending{message: "Container " + t.Name + " has ended, all containers are restarted"})
-			}
-		}
-	}
-	return running
 }
 
 // resetCondition tells of a reset, in upstream's words (pkg/kubelet/status/generate.go of 1.36.3). Only pods that can

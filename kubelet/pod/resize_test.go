@@ -8,6 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 func amounts(pairs ...string) v1.ResourceList {
@@ -29,8 +32,8 @@ func sized(had, has v1.ResourceRequirements, open bool) func(*State) {
 	return func(s *State) {
 		s.runtime.Containers[0].MadeWith = &had
 		s.pod.Spec.Containers[0].Resources = has
-		r := ResourcesOf(s.pod)
-		s.resize = Resize{Allocated: &r, Generation: 3, Open: open}
+		r := spec.ResourcesOf(s.pod)
+		s.resize.Resize = Resize{Allocated: &r, Generation: 3, Open: open}
 	}
 }
 
@@ -43,7 +46,8 @@ func restartFor(name v1.ResourceName) func(*State) {
 
 func resizeFailed(wait time.Duration) func(*State) {
 	return func(s *State) {
-		s.failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, Message: "too much in use", RetryAt: now.Add(wait)}
+		s.tasks.failures[ResizeKey] = &Failure{Reason: v1.PodReasonError, Message: "too much in use",
+			RetryAt: now.Add(wait)}
 	}
 }
 
@@ -68,7 +72,8 @@ func TestResize(t *testing.T) {
 		{"told already", []func(*State){sized(small, big, false), func(s *State) {
 			s.resize.Actuated = map[string]v1.ResourceRequirements{"c1": big}
 		}}, "", "-"},
-		{"in flight", []func(*State){sized(small, big, true), func(s *State) { s.inFlight[ResizeKey] = time.Time{} }},
+		{"in flight", []func(*State){sized(small, big, true),
+			func(s *State) { s.tasks.inFlight[ResizeKey] = time.Time{} }},
 			"", ""},
 		{"failed a moment ago", []func(*State){sized(small, big, true), resizeFailed(time.Second)}, "",
 			v1.PodReasonError},
@@ -79,10 +84,10 @@ func TestResize(t *testing.T) {
 		{"restart for memory, which stays", []func(*State){sized(small, moreCPU, true), restartFor(v1.ResourceMemory)},
 			"resize-pod c", ""},
 		{"nothing starts before the pod has its limits", []func(*State){sized(small, big, true), func(s *State) {
-			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = observed.Exited, now.Add(-time.Minute)
 		}}, "resize-pod", ""},
 		{"then it does", []func(*State){sized(small, big, false), func(s *State) {
-			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = Exited, now.Add(-time.Minute)
+			s.runtime.Containers[0].State, s.runtime.Containers[0].FinishedAt = observed.Exited, now.Add(-time.Minute)
 		}}, "start-container c s attempt=1", "-"},
 		{"a pod that ends", []func(*State){sized(small, big, true), deleted(30)}, "stop-container c c1 grace=30s", ""},
 	} {
@@ -155,7 +160,7 @@ func TestResizeReported(t *testing.T) {
 		t.Errorf("failed: %v", p.Events)
 	}
 
-	delete(s.failures, ResizeKey)
+	delete(s.tasks.failures, ResizeKey)
 	s.resize.Open = false
 	p = look(now)
 	want :=
@@ -174,21 +179,22 @@ func TestShownResources(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		asked, want v1.ResourceRequirements
-		given       Given
+		given       observed.Given
 	}{
-		{"nothing known", needs("20m", "35Mi"), needs("20m", "35Mi"), Given{}},
+		{"nothing known", needs("20m", "35Mi"), needs("20m", "35Mi"), observed.Given{}},
 		{"has it", needs("20m", "35Mi"), needs("20m", "35Mi"),
-			Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
+			observed.Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
 		{"has less", needs("25m", "40Mi"),
 			v1.ResourceRequirements{Requests: amounts("cpu", "20m", "memory", "40Mi"),
 				Limits: amounts("cpu", "20m", "memory", "35Mi")},
-			Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
+			observed.Given{Shares: 20, Quota: 2000, Period: 100000, Memory: 35 << 20}},
 		{"below the least", v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")},
 			v1.ResourceRequirements{Requests: amounts("cpu", "1m"), Limits: amounts("cpu", "5m")},
-			Given{Shares: 2, Quota: 1000, Period: 100000}},
+			observed.Given{Shares: 2, Quota: 1000, Period: 100000}},
 		{"no limits, no request for CPU", v1.ResourceRequirements{Requests: amounts("memory", "35Mi")},
-			v1.ResourceRequirements{Requests: amounts("memory", "35Mi")}, Given{Shares: 2, Period: 100000}},
-		{"nothing asked", v1.ResourceRequirements{}, v1.ResourceRequirements{}, Given{Shares: 2, Period: 100000}},
+			v1.ResourceRequirements{Requests: amounts("memory", "35Mi")}, observed.Given{Shares: 2, Period: 100000}},
+		{"nothing asked", v1.ResourceRequirements{}, v1.ResourceRequirements{},
+			observed.Given{Shares: 2, Period: 100000}},
 	} {
 		s := fresh(running("c"))
 		s.pod.Spec.Containers[0].Resources, s.runtime.Containers[0].Given = c.asked, c.given
@@ -196,36 +202,6 @@ func TestShownResources(t *testing.T) {
 			&s.runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
-	}
-}
-
-// TestGivenOld: a full check that began before a change, and ends after, does not bring back what was.
-func TestGivenOld(t *testing.T) {
-	read := func(memory int64, at time.Time) *Runtime {
-		return &Runtime{Containers: []Container{{ID: "c1", Name: "c", State: Running,
-			Given: Given{Memory: memory, At: at}}}}
-	}
-	r := read(1, now).Merge(read(2, now.Add(time.Second))).Merge(read(1, now))
-	if got := r.Containers[0].Given.Memory; got != 2 {
-		t.Errorf("it has %d, want 2", got)
-	}
-	if r = r.Merge(read(3, now.Add(time.Minute))); r.Containers[0].Given.Memory != 3 {
-		t.Errorf("it has %+v, want 3", r.Containers[0].Given)
-	}
-}
-
-func TestResourcesApply(t *testing.T) {
-	p := fresh(sidecarC).pod
-	p.Spec.Containers[0].Resources = needs("20m", "20Mi")
-	same := ResourcesOf(p)
-	if same.Apply(p) != p {
-		t.Error("a pod that has what it asks for was copied")
-	}
-	p.Spec.InitContainers[0].Resources = needs("1", "1Gi")
-	got := same.Apply(p)
-	if got == p || !same.Same(got) || same.Same(p) ||
-		!equality.Semantic.DeepEqual(p.Spec.InitContainers[0].Resources, needs("1", "1Gi")) {
-		t.Errorf("applied: %+v, to %+v", got.Spec, p.Spec)
 	}
 }
 
@@ -304,14 +280,14 @@ func TestResizeInPod(t *testing.T) {
 		s.pod.Spec.Resources = &v1.ResourceRequirements{Limits: limits(c.wants)}
 		s.runtime.Containers[0].MadeIn = c.madeIn
 		if c.told {
-			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: InPod(c.has,
+			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: spec.InPod(c.has,
 				limits(c.wants))}
 		}
 		if c.restarts {
 			s.pod.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory,
 				RestartPolicy: v1.RestartContainer}}
 		}
-		list, restarts := updates(s)
+		list, restarts := s.resize.updates(s.pod, s.runtime.Runtime)
 		if len(list) != c.updates || restarts != (c.restarts && c.updates > 0) {
 			t.Errorf("%s: %v are updated, restarts %t", c.name, list, restarts)
 		}

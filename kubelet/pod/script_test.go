@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"porthole.dev/porthole/internal/script"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // TestScripts plays testdata/*.txtar. A script is the life of one pod; its sections are
@@ -127,14 +129,14 @@ func (p *player) giveRuntime(text string) error {
 		return err
 	}
 
-	r := &Runtime{}
+	r := &observed.Runtime{}
 	for _, b := range in.Sandboxes {
 		r.Sandboxes = append(r.Sandboxes,
-			Sandbox{ID: b.ID, Attempt: b.Attempt, Ready: !b.Down, IPs: b.IPs, CreatedAt: p.now})
+			observed.Sandbox{ID: b.ID, Attempt: b.Attempt, Ready: !b.Down, IPs: b.IPs, CreatedAt: p.now})
 	}
 
 	for _, c := range in.Containers {
-		one := Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code,
+		one := observed.Container{ID: c.ID, SandboxID: c.Sandbox, Name: c.Name, Attempt: c.Attempt, ExitCode: c.Code,
 			CreatedAt: p.now, MadeWith: c.MadeWith}
 		if c.Made != "" {
 			age, err := time.ParseDuration(c.Made)
@@ -144,15 +146,15 @@ func (p *player) giveRuntime(text string) error {
 			one.CreatedAt = p.now.Add(-age)
 		}
 		if c.Image != "" {
-			one.Hash = Hash(&v1.Container{Name: c.Name, Image: c.Image})
+			one.Hash = spec.Hash(&v1.Container{Name: c.Name, Image: c.Image})
 		}
 		if err := one.State.UnmarshalText([]byte(c.State)); err != nil {
 			return err
 		}
 		switch one.State {
-		case Running:
+		case observed.Running:
 			one.StartedAt = p.now
-		case Exited:
+		case observed.Exited:
 			age, err := time.ParseDuration(c.Ended)
 			if err != nil {
 				return fmt.Errorf("container %s: %w", c.ID, err)

@@ -8,10 +8,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
-// status derives the pod's status from what is known. Conditions that others own stay as they are.
-func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
+// makeStatus derives the pod's status from what is known. Conditions that others own stay as they are.
+func makeStatus(s *State, d *decision, phase v1.PodPhase) v1.PodStatus {
 	if s.pod == nil {
 		return v1.PodStatus{}
 	}
@@ -31,36 +34,31 @@ func status(s *State, f Node, now time.Time, phase v1.PodPhase) v1.PodStatus {
 		st.Reason, st.Message = last.Reason, last.Message
 	}
 	if st.StartTime == nil {
-		t := metav1.NewTime(now.Truncate(time.Second))
+		t := metav1.NewTime(d.now.Truncate(time.Second))
 		st.StartTime = &t
 	}
 
-	for i, ip := range f.HostIPs {
+	for i, ip := range d.node.HostIPs {
 		if i == 0 {
 			st.HostIP = ip
 		}
 		st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
 	}
 
-	podIPs(&st, s, f)
-	d := &decision{node: f, now: now, plan: &Plan{}}
-	for i := range s.pod.Spec.InitContainers {
-		st.InitContainerStatuses = append(st.InitContainerStatuses,
-			containerStatus(s, d, &s.pod.Spec.InitContainers[i], phase))
+	podIPs(&st, s, d.node)
+	for c := range spec.Init(s.pod) {
+		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, d, c, phase))
 	}
-
-	for i := range s.pod.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, d, &s.pod.Spec.Containers[i], phase))
+	for c := range spec.Apps(s.pod) {
+		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, d, c, phase))
 	}
-
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
-	for i := range s.pod.Spec.EphemeralContainers {
-		c := v1.Container(s.pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, &c, phase))
+	for c := range spec.Ephemeral(s.pod) {
+		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, c, phase))
 	}
 
 	st.AllocatedResources, st.Resources = wholeResources(s, last)
-	conditions(&st, s, last, now)
+	setConditions(&st, s, last, d.now)
 	shortenMessages(&st)
 	return st
 }
@@ -88,7 +86,7 @@ func shortenMessages(st *v1.PodStatus) {
 // podIPs fills in the pod's addresses. As with upstream, addresses that the runtime reports come before the node's: on
 // Windows a pod with hostNetwork has an address of its own unless its containers are HostProcess containers.
 func podIPs(st *v1.PodStatus, s *State, f Node) {
-	box := s.runtime.sandbox()
+	box := s.runtime.NewestSandbox()
 	if box == nil {
 		return
 	}
@@ -126,28 +124,28 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 
 	st.ImageID = cur.ImageID
 	st.User = cur.User
-	st.VolumeMounts = mountStatuses(c, d.node.recursive(s))
-	if prev != nil && prev.State == Exited {
+	st.VolumeMounts = mountStatuses(c, d.node.recursive(s.runtime.NewestSandbox()))
+	if prev != nil && prev.State == observed.Exited {
 		st.LastTerminationState.Terminated = terminated(prev, f)
 	} else if old := findStatus(s, c.Name); prev == nil && old != nil && cur.Attempt > 0 {
 		st.LastTerminationState = old.LastTerminationState
 	}
 
-	if cur.State == Running {
+	if cur.State == observed.Running {
 		st.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(cur.StartedAt)}
-		up := started(s, c, cur)
+		up := s.probes.started(c, cur)
 		st.Started = &up
-		st.Ready = !endsBeforeApps(s, c) && ready(s, c, cur)
+		st.Ready = !spec.EndsBeforeApps(s.pod, c) && s.probes.ready(c, cur)
 		st.AllocatedResources = c.Resources.Requests
 		st.Resources = shownResources(s, c, cur)
 		return st
 	}
 
 	st.State.Terminated = terminated(cur, f)
-	if endsBeforeApps(s, c) {
+	if spec.EndsBeforeApps(s.pod, c) {
 		st.Ready = cur.ExitCode == 0
 	}
-	if s.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
+	if s.ending.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
 		waitAfterExit(s, d, &st, c)
 	}
 
@@ -163,17 +161,17 @@ func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Containe
 			v1.ContainerState{Waiting: resetWaiting()}, false
 		return
 	}
-	if s.busy(startKey(c.Name)) || isEphemeral(s.pod, c.Name) || !again(s, c, cur) ||
-		endsBeforeApps(s, c) && cur.ExitCode == 0 {
+	if s.tasks.busy(startKey(c.Name)) || spec.IsEphemeral(s.pod, c.Name) || !again(s, c, cur) ||
+		spec.EndsBeforeApps(s.pod, c) && cur.ExitCode == 0 {
 		return
 	}
 
 	wait := &v1.ContainerStateWaiting{}
 	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
 	backingOff := d.now.Before(at)
-	if fail := s.failures[c.Name]; fail != nil && !(backingOff && !d.now.Before(fail.RetryAt)) {
+	if fail := s.tasks.failures[c.Name]; fail != nil && !(backingOff && !d.now.Before(fail.RetryAt)) {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
-	} else if img := imageFailure(s, c); img != nil && !backingOff {
+	} else if img := s.images.failure(s.pod, c); img != nil && !backingOff {
 		wait.Reason, wait.Message = img.Reason, img.Message
 	} else if delay := at.Sub(cur.FinishedAt); delay > 0 && entry.Delay > 0 {
 		wait.Reason = "CrashLoopBackOff"
@@ -192,13 +190,13 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 		st.RestartCount, st.LastTerminationState = old.RestartCount, old.LastTerminationState
 		st.ContainerID, st.ImageID = old.ContainerID, old.ImageID
 		switch {
-		case old.State.Terminated != nil && (terminal(phase) || !restartableStatus(s, c, old) ||
+		case old.State.Terminated != nil && (terminal(phase) || !mayRunAgain(s, c, old) ||
 			old.State.Terminated.ExitCode == 0 && initDone(s, c)):
 			st.State, st.Ready, st.Started = old.State, old.Ready, old.Started
 			return
 		case old.State.Terminated != nil:
 			st.LastTerminationState = old.State
-		case old.State.Running != nil && s.runtime != nil:
+		case old.State.Running != nil && s.runtime.read():
 			lost := &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 				Message: "The container could not be located when the pod was terminated"}
 			if terminal(phase) {
@@ -208,7 +206,7 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 			lost.Message =
 				"The container could not be located when the pod was deleted.  The container used to be Running"
 			st.LastTerminationState.Terminated = lost
-		case s.runtime == nil:
+		case !s.runtime.read():
 			st.State, st.Ready, st.Started = old.State, old.Ready, old.Started
 			return
 		}
@@ -230,44 +228,20 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	}
 
 	wait := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if len(s.pod.Spec.InitContainers) > 0 && !isEphemeral(s.pod, c.Name) {
+	if len(s.pod.Spec.InitContainers) > 0 && !spec.IsEphemeral(s.pod, c.Name) {
 		wait.Reason = "PodInitializing"
 	}
-	if fail := s.failures[c.Name]; fail != nil {
+	if fail := s.tasks.failures[c.Name]; fail != nil {
 		wait.Reason, wait.Message = fail.Reason, fail.Message
-	} else if img := imageFailure(s, c); img != nil {
+	} else if img := s.images.failure(s.pod, c); img != nil {
 		wait.Reason, wait.Message = img.Reason, img.Message
 	}
 
 	st.State.Waiting = wait
 }
 
-// imageFailure returns why an image that a container needs, its own or that of a volume, is missing; nil if none
-// failed.
-func imageFailure(s *State, c *v1.Container) *Failure {
-	if f := s.images[c.Name].Failure; f != nil {
-		return f
-	}
-	for _, v := range mountedImages(s.pod, c) {
-		if f := s.images[VolumeImage(v)].Failure; f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// endsBeforeApps reports whether c is a regular init container, which is ready only when it has ended with exit code 0.
-func endsBeforeApps(s *State, c *v1.Container) bool { return isInit(s.pod, c.Name) && !isSidecar(c) }
-
-// initDone reports whether c is a regular init container of a pod whose regular containers have run. Then it has ended
-// with exit code 0, even if the runtime no longer has it.
-func initDone(s *State, c *v1.Container) bool {
-	return endsBeforeApps(s, c) && s.runtime != nil && appsSeen(s)
-}
-
-// recursive reports whether the runtime can make mounts below a read-only mount of the pod read-only.
-func (n Node) recursive(s *State) bool {
-	box := s.runtime.sandbox()
+// recursive reports whether the runtime can make mounts below a read-only mount of that sandbox read-only.
+func (n Node) recursive(box *observed.Sandbox) bool {
 	return box != nil && slices.Contains(n.RecursiveReadOnly, box.Handler)
 }
 
@@ -290,7 +264,7 @@ func mountStatuses(c *v1.Container, possible bool) (out []v1.VolumeMountStatus) 
 	return out
 }
 
-func terminated(c *Container, f Node) *v1.ContainerStateTerminated {
+func terminated(c *observed.Container, f Node) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
 		ContainerID: f.RuntimeName + "://" + c.ID}

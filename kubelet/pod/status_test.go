@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 var facts = Node{HostIPs: []string{"10.0.0.1"}, RuntimeName: "containerd"}
@@ -89,7 +91,7 @@ func stateText(c *v1.ContainerStatus) string {
 func TestContainerStates(t *testing.T) {
 	failure := func(reason string, retry time.Duration) func(*State) {
 		return func(s *State) {
-			s.failures["c"] = &Failure{Reason: reason, Message: "m", RetryAt: now.Add(retry)}
+			s.tasks.failures["c"] = &Failure{Reason: reason, Message: "m", RetryAt: now.Add(retry)}
 		}
 	}
 
@@ -114,7 +116,7 @@ func TestContainerStates(t *testing.T) {
 		{"starts again: not in the next back-off yet", "terminated ",
 			fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
 				s.backoffs["c"] = Backoff{Delay: 10 * time.Second, At: now}
-				s.inFlight["start/c"] = now
+				s.tasks.inFlight["start/c"] = now
 			}), -1},
 		{"did not start", "waiting RunContainerError",
 			fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", time.Second)), 128},
@@ -122,19 +124,19 @@ func TestContainerStates(t *testing.T) {
 			fresh(sandbox, image, exited("c", 1, 128), backoff, failure("RunContainerError", -1)), 128},
 		{"ended, and its image is gone", "waiting ErrImagePull", fresh(sandbox, noImage, exited("c", 0, 3)), 3},
 		{"postStart runs", "waiting ContainerCreating", fresh(sandbox, running("c"), func(s *State) {
-			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
+			s.hooks = map[string]PostStart{"c": {ContainerID: "c1"}}
 		}), -1},
 		{"postStart runs, but the pod ends", "running", fresh(sandbox, running("c"), deleted(3), func(s *State) {
-			s.postStart = map[string]PostStart{"c": {ContainerID: "c1"}}
+			s.hooks = map[string]PostStart{"c": {ContainerID: "c1"}}
 		}), -1},
 		{"made again, not started", "terminated ", fresh(sandbox, image, exited("c", 0, 3), func(s *State) {
-			s.inFlight["start/c"] = now
-			s.runtime.Containers = append(s.runtime.Containers, Container{ID: "c2", Name: "c", Attempt: 1})
+			s.tasks.inFlight["start/c"] = now
+			s.runtime.Containers = append(s.runtime.Containers, observed.Container{ID: "c2", Name: "c", Attempt: 1})
 		}), -1},
 	} {
 
 		p := Reconcile(c.state, facts, now)
-		if _, starts := c.state.inFlight["start/c"]; starts && len(p.Events) > 0 {
+		if _, starts := c.state.tasks.inFlight["start/c"]; starts && len(p.Events) > 0 {
 			t.Errorf("%s: events %+v", c.name, p.Events)
 		}
 		got := &p.Status.ContainerStatuses[0]
@@ -170,7 +172,7 @@ func TestBackoffMessage(t *testing.T) {
 
 func TestDeadlineReported(t *testing.T) {
 	s := fresh(sandbox, activeFor(5), startedAgo(6*time.Second), policy(v1.RestartPolicyNever), exited("c", 0, 137))
-	s.stopSince = now
+	s.ending.since = now
 	p := Reconcile(s, facts, now)
 	if p.Status.Phase != v1.PodFailed || p.Status.Reason != "DeadlineExceeded" || p.Status.Message == "" {
 		t.Errorf("status %s %q %q", p.Status.Phase, p.Status.Reason, p.Status.Message)
@@ -215,7 +217,7 @@ func TestLostContainers(t *testing.T) {
 		!in.Ready {
 		t.Errorf("init container that nobody knows: %+v", in)
 	}
-	gone := fresh(func(s *State) { s.pod.Status, s.cleanup.done = before, true }, deleted(1))
+	gone := fresh(func(s *State) { s.pod.Status, s.ending.cleaned = before, true }, deleted(1))
 	p := Reconcile(gone, facts, now)
 	if c := p.Status.ContainerStatuses[0]; c.State.Terminated == nil || c.State.Terminated.ExitCode != 137 ||
 		c.State.Terminated.Reason != "ContainerStatusUnknown" || p.Status.Phase != v1.PodFailed {

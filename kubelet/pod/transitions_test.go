@@ -13,6 +13,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // transition is one line of the table in doc.go.
@@ -74,8 +77,8 @@ var (
 	tableTime = now.Add(-time.Minute)
 	tablePod  = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Generation: 1},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
-	tableBox   = Sandbox{ID: "b", Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: tableTime}
-	tableStart = Container{ID: "c1", SandboxID: "b", Name: "c", State: Running, CreatedAt: tableTime,
+	tableBox   = observed.Sandbox{ID: "b", Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: tableTime}
+	tableStart = observed.Container{ID: "c1", SandboxID: "b", Name: "c", State: observed.Running, CreatedAt: tableTime,
 		StartedAt: tableTime}
 )
 
@@ -86,8 +89,8 @@ func changedPod(change func(p *v1.Pod)) *v1.Pod {
 	return p
 }
 
-func has(boxes []Sandbox, containers ...Container) Fact {
-	return Observed{Runtime: &Runtime{Sandboxes: boxes, Containers: containers}}
+func has(boxes []observed.Sandbox, containers ...observed.Container) Fact {
+	return Observed{Runtime: &observed.Runtime{Sandboxes: boxes, Containers: containers}}
 }
 
 func begins(kind Kind, key, id string) Fact {
@@ -102,7 +105,8 @@ func panics(kind Kind, key, id string) Fact {
 func after(first []Fact, more ...Fact) []Fact { return append(slices.Clone(first), more...) }
 
 func parts() map[string]part {
-	known := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}, Began: tableTime}, SourcesReady{}, Recalled{}}
+	known := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &observed.Runtime{}, Began: tableTime}, SourcesReady{},
+		Recalled{}}
 	base := after(known, Admitted{})
 	return map[string]part{
 		"source": sourcePart(base), "admission": admissionPart(known), "runtime": runtimePart(),
@@ -120,13 +124,13 @@ func sourcePart([]Fact) part {
 	return part{
 		name: func(s *State) string {
 			switch {
-			case s.pod == nil && s.sourcesReady:
+			case s.pod == nil && s.source.ready:
 				return "orphan"
 			case s.pod == nil:
 				return "unknown"
 			case s.pod.Status.Phase == v1.PodFailed:
 				return "stripped"
-			case s.gone:
+			case s.source.gone:
 				return "gone"
 			case s.pod.DeletionTimestamp != nil:
 				return "deleted"
@@ -146,7 +150,7 @@ func admissionPart(known []Fact) part {
 			switch {
 			case s.admitted:
 				return "admitted"
-			case s.stop != nil:
+			case s.ending.stop != nil:
 				return "refused"
 			}
 			return "open"
@@ -160,14 +164,14 @@ func admissionPart(known []Fact) part {
 func runtimePart() part {
 	return part{
 		name: func(s *State) string {
-			if s.runtime == nil {
+			if !s.runtime.read() {
 				return "unread"
 			}
 			return "read"
 		},
-		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}}, "read": {Checked{Runtime: &Runtime{}}}},
-		facts: []Fact{Checked{Runtime: &Runtime{Sandboxes: []Sandbox{tableBox}}, Began: now}, has([]Sandbox{tableBox}),
-			Removed{ID: "b"}},
+		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}}, "read": {Checked{Runtime: &observed.Runtime{}}}},
+		facts: []Fact{Checked{Runtime: &observed.Runtime{Sandboxes: []observed.Sandbox{tableBox}}, Began: now},
+			has([]observed.Sandbox{tableBox}), Removed{ID: "b"}},
 	}
 }
 
@@ -175,7 +179,7 @@ func actionPart(base []Fact) part {
 	begin := begins(StopContainer, "stop/c1", "c1")
 	return part{
 		name: func(s *State) string {
-			if s.busy("stop/c1") {
+			if s.tasks.busy("stop/c1") {
 				return "in-flight"
 			}
 			return "idle"
@@ -190,11 +194,11 @@ func volumesPart(base []Fact) part {
 	return part{
 		name: func(s *State) string {
 			switch {
-			case s.volumesReady:
+			case s.volumes.ready:
 				return "ready"
-			case s.busy(VolumesKey):
+			case s.tasks.busy(VolumesKey):
 				return "preparing"
-			case s.volumeFailure != nil:
+			case s.volumes.failure != nil:
 				return "failed"
 			}
 			return "missing"
@@ -213,7 +217,7 @@ func imagePart(base []Fact) part {
 	return part{
 		name: func(s *State) string {
 			switch img := s.images["c"]; {
-			case s.busy("image/c"):
+			case s.tasks.busy("image/c"):
 				return "pulling"
 			case img.Ref != "":
 				return "present"
@@ -234,19 +238,19 @@ func sandboxPart(base []Fact) part {
 	down := tableBox
 	down.Ready = false
 	ready := after(base, begin, SandboxMade{tableBox})
-	isDown := after(ready, has([]Sandbox{down}))
+	isDown := after(ready, has([]observed.Sandbox{down}))
 
 	return part{
 		name: func(s *State) string {
-			box := s.runtime.sandbox()
+			box := s.runtime.NewestSandbox()
 			switch {
-			case s.busy(SandboxKey):
+			case s.tasks.busy(SandboxKey):
 				return "making"
 			case box == nil:
 				return "none"
-			case s.busy("stop-sandbox/b"):
+			case s.tasks.busy("stop-sandbox/b"):
 				return "stopping"
-			case s.busy("remove/b"):
+			case s.tasks.busy("remove/b"):
 				return "removing"
 			case box.Ready:
 				return "ready"
@@ -259,28 +263,28 @@ func sandboxPart(base []Fact) part {
 		facts: []Fact{SandboxMade{tableBox}, SandboxFailed{Message: "x"}, SandboxStopped{ID: "b"},
 			SandboxStopFailed{ID: "b"}, RemoveDone{ID: "b"},
 			RemoveFailed{ID: "b"}, panics(CreateSandbox, SandboxKey, "")},
-		seen: []Fact{has([]Sandbox{down})},
+		seen: []Fact{has([]observed.Sandbox{down})},
 	}
 }
 
 func containerPart(base []Fact) part {
 	begin := begins(StartContainer, "start/c", "b")
 	half, ended := tableStart, tableStart
-	half.State, ended.State, ended.FinishedAt = Created, Exited, tableTime
+	half.State, ended.State, ended.FinishedAt = observed.Created, observed.Exited, tableTime
 	runs := after(base, begin, ContainerStarted{Container: tableStart})
 	hasEnded := after(runs, has(nil, ended))
 
 	return part{
 		name: func(s *State) string {
-			c, _ := s.runtime.latest("c")
+			c := s.runtime.Newest("c")
 			switch {
-			case s.busy("start/c"):
+			case s.tasks.busy("start/c"):
 				return "starting"
 			case c == nil:
 				return "none"
-			case s.busy("stop/c1"):
+			case s.tasks.busy("stop/c1"):
 				return "stopping"
-			case s.busy("remove/c1"):
+			case s.tasks.busy("remove/c1"):
 				return "removing"
 			}
 			return c.State.String()
@@ -305,11 +309,11 @@ func hookPart(base []Fact) part {
 
 	return part{
 		name: func(s *State) string {
-			hook := s.postStart["c"]
+			hook := s.hooks["c"]
 			switch {
-			case s.busy("start/c"):
+			case s.tasks.busy("start/c"):
 				return "starting"
-			case s.busy("start/c/hook"):
+			case s.tasks.busy("start/c/hook"):
 				return "running"
 			case hook.Failed:
 				return "failed"
@@ -364,7 +368,7 @@ func resizePart(base []Fact) part {
 			switch step := s.ResizeStep(); {
 			case step == ReadResizeNote:
 				return "unread"
-			case s.busy(ResizeKey):
+			case s.tasks.busy(ResizeKey):
 				return "resizing"
 			case step == DropResize:
 				return "barred"
@@ -379,14 +383,15 @@ func resizePart(base []Fact) part {
 			}
 			return "agreed"
 		},
-		states: map[string][]Fact{"unread": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, SourcesReady{}},
+		states: map[string][]Fact{
+			"unread": {Desired{Pod: tablePod}, Checked{Runtime: &observed.Runtime{}}, SourcesReady{}},
 			"agreed": after(base, ResizeSettled{}), "wanting": wants,
 			"waiting": waits, "open": agreed, "withdrawn": after(waits, Desired{Pod: tablePod}),
 			"barred":   after(waits, Desired{Pod: changedPod(func(p *v1.Pod) { p.DeletionTimestamp = &old })}),
 			"resizing": after(agreed, begins(ResizePod, ResizeKey, ""))},
 		facts: []Fact{Recalled{}, ResizeAgreed{}, ResizeRefused{Reason: v1.PodReasonInfeasible, Message: "y"},
 			ResizeSettled{},
-			Resized{Resources: ResourcesOf(more.Pod)}},
+			Resized{Resources: spec.ResourcesOf(more.Pod)}},
 	}
 }
 
@@ -396,15 +401,15 @@ func endPart(base []Fact) part {
 	return part{
 		name: func(s *State) string {
 			switch {
-			case s.cleanup.reclaimed:
+			case s.ending.reclaimed:
 				return "reclaimed"
-			case s.cleanup.done:
+			case s.ending.cleaned:
 				return "cleaned"
-			case s.busy(CleanupKey):
+			case s.tasks.busy(CleanupKey):
 				return "cleaning"
 			case s.Stopping():
 				return "stopping"
-			case s.stop != nil:
+			case s.ending.stop != nil:
 				return "told"
 			}
 			return "running"
@@ -426,7 +431,8 @@ func reportPart(base []Fact) part {
 			return "sent"
 		},
 		states: map[string][]Fact{"sent": base,
-			"waiting": {Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Refused{Reason: "OutOfcpu"}}},
+			"waiting": {Desired{Pod: tablePod}, Checked{Runtime: &observed.Runtime{}}, Recalled{},
+				Refused{Reason: "OutOfcpu"}}},
 		facts: []Fact{EventsSent{}},
 		seen:  []Fact{Published{Status: v1.PodStatus{Phase: v1.PodRunning}}},
 	}
@@ -485,7 +491,7 @@ func TestTransitions(t *testing.T) {
 
 // TestFailures: where a failure is kept, what it is called, and how the wait before the next try grows.
 func TestFailures(t *testing.T) {
-	base := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &Runtime{}}, Recalled{}, Admitted{}}
+	base := []Fact{Desired{Pod: tablePod}, Checked{Runtime: &observed.Runtime{}}, Recalled{}, Admitted{}}
 	for _, c := range []struct {
 		begin, fact Fact
 		key, reason string
@@ -520,7 +526,7 @@ func TestFailures(t *testing.T) {
 		for n, wait := range c.waits {
 			s.Take(c.begin, now)
 			s.Take(c.fact, now)
-			f := s.failures[c.key]
+			f := s.tasks.failures[c.key]
 			if f == nil || f.Reason != c.reason || f.Count != n+1 || f.RetryAt.Sub(now) != wait {
 				t.Errorf("%T, failure %d: %+v, want reason %s and a wait of %s", c.fact, n+1, f, c.reason, wait)
 			}
@@ -535,7 +541,7 @@ func TestVolumeFailures(t *testing.T) {
 	for n, wait := range []time.Duration{50, 100, 200, 400, 800} {
 		s.Take(begins(PrepareVolumes, VolumesKey, ""), now)
 		s.Take(VolumesFailed{Message: "x", Failures: []string{"a", "b"}, Cancelled: n == 4}, now)
-		if got := s.volumeFailure.RetryAt.Sub(now); got != wait*time.Millisecond {
+		if got := s.volumes.failure.RetryAt.Sub(now); got != wait*time.Millisecond {
 			t.Errorf("failure %d: wait %s", n+1, got)
 		}
 		if want := map[int]int{3: 2, 4: 2}[n]; len(s.events) != want {
@@ -552,13 +558,14 @@ func TestVolumeFailures(t *testing.T) {
 // for.
 func TestNewPodTriesAgain(t *testing.T) {
 	s := fresh(image)
-	s.failures["c"] = &Failure{Reason: "CreateContainerConfigError", RetryAt: now.Add(time.Hour)}
-	s.failures[SandboxKey] = &Failure{RetryAt: now.Add(time.Hour)}
+	s.tasks.failures["c"] = &Failure{Reason: "CreateContainerConfigError", RetryAt: now.Add(time.Hour)}
+	s.tasks.failures[SandboxKey] = &Failure{RetryAt: now.Add(time.Hour)}
 	changed := s.pod.DeepCopy()
 	changed.Annotations = map[string]string{"a": "b"}
 	s.Take(Desired{Pod: changed}, now)
-	if !s.failures["c"].RetryAt.IsZero() || s.failures[SandboxKey].RetryAt.IsZero() || s.images["c"].Ref != "sha256:i" {
-		t.Errorf("after a new annotation: %+v, %+v", s.failures["c"], s.images)
+	if !s.tasks.failures["c"].RetryAt.IsZero() || s.tasks.failures[SandboxKey].RetryAt.IsZero() ||
+		s.images["c"].Ref != "sha256:i" {
+		t.Errorf("after a new annotation: %+v, %+v", s.tasks.failures["c"], s.images)
 	}
 
 	changed = changed.DeepCopy()

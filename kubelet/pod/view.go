@@ -1,6 +1,10 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+)
 
 // View is a pod as the rest of the node may see it: the HTTPS server, statistics, log rotation. It never changes.
 type View struct {
@@ -31,16 +35,16 @@ type ContainerView struct {
 func (s *State) View(status v1.PodStatus) *View {
 	shown := *s.pod
 	shown.Status = status
-	v := &View{Pod: &shown, Static: s.static, Orphan: s.gone, Cleaned: s.cleanup.done,
+	v := &View{Pod: &shown, Static: s.source.static, Orphan: s.source.gone, Cleaned: s.ending.cleaned,
 		Containers: map[string]ContainerView{}, Logs: map[string]string{}}
 	if b, ok := s.runtime.Sandbox(); ok {
 		v.SandboxID = b.ID
 	}
 
-	for _, c := range s.runtime.Containers {
+	for c := range s.runtime.All() {
 		v.Logs[c.ID] = c.LogPath
-		if newest, _ := s.runtime.Latest(c.Name); newest.ID == c.ID {
-			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == Running,
+		if s.runtime.Newest(c.Name).ID == c.ID {
+			v.Containers[c.Name] = ContainerView{ID: c.ID, LogPath: c.LogPath, Running: c.State == observed.Running,
 				Attempt: c.Attempt}
 		}
 	}

@@ -5,6 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // The part of a walk that changes the pod's resources: some containers restart for it, and the node keeps a note of how
@@ -23,7 +26,7 @@ func (w *walk) sizes() {
 				RestartPolicy: v1.RestartContainer}}
 		}
 	}
-	r := ResourcesOf(w.api)
+	r := spec.ResourcesOf(w.api)
 	w.note = Resize{Allocated: &r, Actuated: map[string]v1.ResourceRequirements{}}
 }
 
@@ -63,7 +66,7 @@ func (w *walk) askNode() {
 
 // resized ends a ResizePod that was planned for p.
 func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
-	f := Resized{Resources: ResourcesOf(p), Actuated: map[string]v1.ResourceRequirements{}, Failed: !well}
+	f := Resized{Resources: spec.ResourcesOf(p), Actuated: map[string]v1.ResourceRequirements{}, Failed: !well}
 	for n, u := range a.Updates {
 		if !well && n > 0 {
 			break
@@ -74,10 +77,10 @@ func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
 }
 
 // restartsFor reports whether a container has to end for its new resources.
-func (w *walk) restartsFor(c *Container) bool {
-	for i := range w.state.Pod().Spec.Containers {
-		if spec := &w.state.Pod().Spec.Containers[i]; spec.Name == c.Name {
-			return resizeRestarts(w.state, spec, c)
+func (w *walk) restartsFor(c *observed.Container) bool {
+	for app := range spec.Apps(w.state.Pod()) {
+		if app.Name == c.Name {
+			return w.state.resize.restarts(w.state.Pod(), app, c)
 		}
 	}
 	return false
@@ -91,13 +94,13 @@ func (w *walk) checkSizes() {
 	if w.state.resize.Open || condition(&w.plan.Status, v1.PodResizeInProgress) != nil {
 		w.fatal("it rests in the middle of a resize")
 	}
-	want := ResourcesOf(w.api).Containers
+	want := spec.ResourcesOf(w.api).Containers
 	for _, c := range w.runtime.Containers {
 		has, told := w.state.resize.Actuated[c.ID]
 		if !told {
 			has = *c.MadeWith
 		}
-		if c.State == Running && !equality.Semantic.DeepEqual(has, want[c.Name]) {
+		if c.State == observed.Running && !equality.Semantic.DeepEqual(has, want[c.Name]) {
 			w.fatal("%s has %v, not %v", c.ID, has.Limits, want[c.Name].Limits)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // walk is a random life of a pod: actions succeed, fail or are cut off, containers and sandboxes die, probes fail, and
@@ -35,7 +38,7 @@ type walk struct {
 	asked map[string]*v1.Pod // what an action that is under way was planned for, by key
 
 	api     *v1.Pod
-	runtime Runtime
+	runtime observed.Runtime
 	note    Resize // what a kubelet finds that begins again
 	next    int
 }
@@ -106,7 +109,7 @@ func (w *walk) replay() {
 	w.log.Reset()
 }
 
-func (w *walk) snapshot() *Runtime {
+func (w *walk) snapshot() *observed.Runtime {
 	r := w.runtime
 	r.Sandboxes, r.Containers = slices.Clone(r.Sandboxes), slices.Clone(r.Containers)
 	return &r
@@ -203,7 +206,7 @@ func (w *walk) carryOut(a Action, well, cut bool) Fact {
 		return pick(ImagePresent{ImageAsked: asked, Ref: "r"},
 			ImageFailed{ImageAsked: asked, RetryAt: w.now.Add(time.Second)})
 	case CreateSandbox:
-		box := Sandbox{ID: id, Attempt: a.Attempt, Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: w.now}
+		box := observed.Sandbox{ID: id, Attempt: a.Attempt, Ready: true, IPs: []string{"10.0.0.1"}, CreatedAt: w.now}
 		if well {
 			w.runtime.Sandboxes = append(w.runtime.Sandboxes, box)
 		}
@@ -240,37 +243,37 @@ func (w *walk) carryOut(a Action, well, cut bool) Fact {
 }
 
 func (w *walk) startContainer(a Action, id string, well bool) Fact {
-	if box := w.runtime.sandbox(); box == nil || box.ID != a.ID || !box.Ready {
+	if box := w.runtime.NewestSandbox(); box == nil || box.ID != a.ID || !box.Ready {
 		return StartFailed{Name: a.Name}
 	}
 
-	c := Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now, State: Running,
-		StartedAt: w.now}
-	size := ResourcesOf(w.asked[a.Key]).Containers[a.Name]
+	c := observed.Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now,
+		State: observed.Running, StartedAt: w.now}
+	size := spec.ResourcesOf(w.asked[a.Key]).Containers[a.Name]
 	c.MadeWith = &size
 	if !well {
-		c.State, c.StartedAt = Created, time.Time{}
+		c.State, c.StartedAt = observed.Created, time.Time{}
 	}
 	w.runtime.Containers = append(w.runtime.Containers, c)
 	if !well {
 		return StartFailed{Name: a.Name, Container: &c}
 	}
-	spec := FindContainer(w.api, a.Name)
+	spec := spec.Find(w.api, a.Name)
 	return ContainerStarted{Container: c, Hook: spec.Lifecycle != nil}
 }
 
 func (w *walk) exit(id string, code int32) {
 	for i := range w.runtime.Containers {
-		if c := &w.runtime.Containers[i]; c.ID == id && c.State == Running {
-			c.State, c.ExitCode, c.FinishedAt = Exited, code, w.now
+		if c := &w.runtime.Containers[i]; c.ID == id && c.State == observed.Running {
+			c.State, c.ExitCode, c.FinishedAt = observed.Exited, code, w.now
 		}
 	}
 }
 
 // live picks a running container, or none.
-func (w *walk) live() *Container {
+func (w *walk) live() *observed.Container {
 	for _, i := range w.rand.Perm(len(w.runtime.Containers)) {
-		if c := &w.runtime.Containers[i]; c.State == Running {
+		if c := &w.runtime.Containers[i]; c.State == observed.Running {
 			return c
 		}
 	}
@@ -333,8 +336,8 @@ func (w *walk) endInit() (any bool) {
 	for i := range w.runtime.Containers {
 		c := &w.runtime.Containers[i]
 		j := slices.IndexFunc(w.api.Spec.InitContainers,
-			func(s v1.Container) bool { return s.Name == c.Name && !isSidecar(&s) })
-		if c.State == Running && j >= 0 {
+			func(s v1.Container) bool { return s.Name == c.Name && !spec.IsSidecar(&s) })
+		if c.State == observed.Running && j >= 0 {
 			w.exit(c.ID, 0)
 			any = true
 		}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // countingRuntime has one pod with a sandbox and a container. It records whose status was read.
@@ -63,11 +63,11 @@ func (c *countingRuntime) ContainerStatus(_ context.Context, r *cri.ContainerSta
 func TestFullCheckAsksOnlyAboutWhatDiffers(t *testing.T) {
 	client := &countingRuntime{container: cri.ContainerState_CONTAINER_RUNNING}
 	r := &Runtime{client: client, o: Options{RequestTimeout: time.Minute}}
-	check := func(known *pod.Runtime) (*pod.Runtime, []string) {
+	check := func(known *observed.Runtime) (*observed.Runtime, []string) {
 		client.asked = nil
-		found := make(chan *pod.Runtime, 1)
-		_, err := r.CheckAll(t.Context(), func(string) *pod.Runtime { return known },
-			func(_ string, p *pod.Runtime, err error) {
+		found := make(chan *observed.Runtime, 1)
+		_, err := r.CheckAll(t.Context(), func(string) *observed.Runtime { return known },
+			func(_ string, p *observed.Runtime, err error) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -92,11 +92,11 @@ func TestFullCheckAsksOnlyAboutWhatDiffers(t *testing.T) {
 	client.container = cri.ContainerState_CONTAINER_EXITED // and no event said so
 	third, asked := check(first)
 	if want := []string{"app"}; !slices.Equal(asked, want) || third.Containers[0].ExitCode != 3 ||
-		third.Containers[0].State != pod.Exited {
+		third.Containers[0].State != observed.Exited {
 		t.Errorf("after an end it asked about %v and found %+v", asked, third.Containers)
 	}
-	vague := &pod.Runtime{Sandboxes: []pod.Sandbox{{ID: "box", Ready: true}},
-		Containers: []pod.Container{{ID: "app", State: pod.Exited}}}
+	vague := &observed.Runtime{Sandboxes: []observed.Sandbox{{ID: "box", Ready: true}},
+		Containers: []observed.Container{{ID: "app", State: observed.Exited}}}
 	if _, asked := check(vague); len(asked) != 2 {
 		t.Errorf("with addresses and image unknown it asked about %v", asked)
 	}

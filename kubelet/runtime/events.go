@@ -7,7 +7,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // Event is one thing that happened in the runtime.
@@ -15,7 +15,7 @@ type Event struct {
 	// UID is the pod's; empty if the runtime could not name it.
 	UID string
 	// Update is the state of the pod after the event; never nil.
-	Update *pod.Runtime
+	Update *observed.Runtime
 	// Removed is the id of a container or sandbox that is gone.
 	Removed string
 	At      time.Time
@@ -41,7 +41,7 @@ func (r *Runtime) Events(ctx context.Context, subscribed func(), deliver func(Ev
 // toEvent translates an event. The pod's UID is looked for in the sandbox's labels, its metadata, and the containers'
 // labels, in this order, because an event about a sandbox that is already gone has no sandbox status.
 func (o *Options) toEvent(m *cri.ContainerEventResponse) Event {
-	e := Event{At: time.Unix(0, m.CreatedAt), Update: &pod.Runtime{}}
+	e := Event{At: time.Unix(0, m.CreatedAt), Update: &observed.Runtime{}}
 	if s := m.PodSandboxStatus; s != nil {
 		e.UID = s.Labels[labelPodUID]
 		if e.UID == "" {

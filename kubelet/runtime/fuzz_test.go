@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // answers is a runtime that answers with these bytes, one after the other. The last one is repeated.
@@ -43,13 +43,13 @@ func encoded(t testing.TB, m proto.Message) []byte {
 }
 
 // checkRuntime checks what the rest of the kubelet relies on. said is the length of the runtime's own messages.
-func checkRuntime(t *testing.T, p *pod.Runtime, said int) {
+func checkRuntime(t *testing.T, p *observed.Runtime, said int) {
 	t.Helper()
 	if p == nil {
 		t.Fatal("nothing is known of the pod, without an error")
 	}
 	for _, c := range p.Containers {
-		if !slices.Contains([]pod.ContainerState{pod.Created, pod.Running, pod.Exited}, c.State) {
+		if !slices.Contains([]observed.ContainerState{observed.Created, observed.Running, observed.Exited}, c.State) {
 			t.Fatalf("container %+v is in no state", c)
 		}
 		if len(c.Message) > said+len(": ")+maxMessageBytes {

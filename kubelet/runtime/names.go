@@ -21,6 +21,6 @@ const (
 	annResources = "porthole.dev/container.resources"
 	// annPodLimits keeps, as JSON, the limits that the pod as a whole had then.
 	annPodLimits = "porthole.dev/pod.limits"
-	// annReset keeps pod.Container.Reset.
+	// annReset keeps observed.Container.Reset.
 	annReset = "porthole.dev/container.reset"
 )

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // UpdateResources gives a running container the resources that c now asks for. Limits that c no longer has are kept.
@@ -79,8 +79,8 @@ func madeIn(c *cri.ContainerStatus) (out v1.ResourceList) {
 }
 
 // given returns the limits that the container has now.
-func given(c *cri.ContainerStatus) pod.Given {
+func given(c *cri.ContainerStatus) observed.Given {
 	l := c.GetResources().GetLinux()
-	return pod.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(),
+	return observed.Given{At: time.Now(), Shares: l.GetCpuShares(), Quota: l.GetCpuQuota(), Period: l.GetCpuPeriod(),
 		Memory: l.GetMemoryLimitInBytes()}
 }

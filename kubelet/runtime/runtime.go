@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
+	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // Options configure a Runtime.
@@ -128,15 +129,15 @@ func (r *Runtime) SetPodCIDR(ctx context.Context, cidrs string) error {
 
 // CreateSandbox creates and starts a sandbox and returns it with its addresses. An error does not mean that no sandbox
 // was created.
-func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sandbox, error) {
+func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (observed.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
 	cfg, err := r.o.sandboxConfig(spec)
 	if err != nil {
-		return pod.Sandbox{}, err
+		return observed.Sandbox{}, err
 	}
 	if err := os.MkdirAll(cfg.LogDirectory, 0o755); err != nil {
-		return pod.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
+		return observed.Sandbox{}, fmt.Errorf("creating the log folder of the pod: %w", err)
 	}
 
 	ours := r.boxProfile.of(spec.Handler)
@@ -146,10 +147,10 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 	resp, err := r.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: spec.Handler})
 	if err != nil {
 		r.boxProfile.noteRefusal(ctx, ours, err)
-		return pod.Sandbox{}, err // the event quotes the runtime, as upstream's does
+		return observed.Sandbox{}, err // the event quotes the runtime, as upstream's does
 	}
 
-	box := pod.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true,
+	box := observed.Sandbox{ID: resp.PodSandboxId, Attempt: spec.Attempt, Ready: true,
 		HostNetwork: spec.Pod.Spec.HostNetwork,
 		CreatedAt:   time.Now(), Handler: spec.Handler}
 	full, err := r.sandbox(ctx, resp.PodSandboxId)
@@ -162,80 +163,81 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (pod.Sand
 // errNoStatus is an answer about an object in which nothing is said of it.
 var errNoStatus = errors.New("the runtime's answer holds no status")
 
-func (r *Runtime) sandbox(ctx context.Context, id string) (pod.Sandbox, error) {
+func (r *Runtime) sandbox(ctx context.Context, id string) (observed.Sandbox, error) {
 	st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
 	if err == nil && st.Status == nil {
 		err = errNoStatus
 	}
 	if err != nil {
-		return pod.Sandbox{}, fmt.Errorf("reading the status of sandbox %s: %w", id, err)
+		return observed.Sandbox{}, fmt.Errorf("reading the status of sandbox %s: %w", id, err)
 	}
 	return toSandbox(st.Status), nil
 }
 
 // StartContainer creates and starts one container. An error is a *StepError. A container that was created and could
 // not be started is returned with it.
-func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (pod.Container, error) {
+func (r *Runtime) StartContainer(ctx context.Context, want ContainerSpec) (observed.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
-	cfg, err := r.o.containerConfig(spec)
+	cfg, err := r.o.containerConfig(want)
 	var box *cri.PodSandboxConfig
 	if err == nil {
-		box, err = r.o.sandboxConfig(spec.Sandbox)
+		box, err = r.o.sandboxConfig(want.Sandbox)
 	}
 	if err != nil {
-		return pod.Container{}, &StepError{"CreateContainerConfigError", err}
+		return observed.Container{}, &StepError{"CreateContainerConfigError", err}
 	}
 
-	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, spec.Sandbox.Pod), spec.Container.Name)
+	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, want.Sandbox.Pod), want.Container.Name)
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
-		return pod.Container{}, &StepError{"CreateContainerError", fmt.Errorf("creating the log folder: %w", err)}
+		return observed.Container{}, &StepError{"CreateContainerError", fmt.Errorf("creating the log folder: %w", err)}
 	}
 
-	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
+	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: want.SandboxID, Config: cfg,
 		SandboxConfig: box})
 	if err != nil {
-		return pod.Container{}, &StepError{"CreateContainerError", described{err}}
+		return observed.Container{}, &StepError{"CreateContainerError", described{err}}
 	}
-	if spec.Created != nil {
-		spec.Created(made.ContainerId)
+	if want.Created != nil {
+		want.Created(made.ContainerId)
 	}
 
 	if _, err := r.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		c, readErr := r.container(ctx, made.ContainerId)
 		if readErr == nil {
-			c.SandboxID = spec.SandboxID
+			c.SandboxID = want.SandboxID
 		}
 		return c, &StepError{"RunContainerError", described{err}}
 	}
 
 	c, err := r.container(ctx, made.ContainerId)
 	if err != nil { // it runs; the next event has the details
-		c = pod.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt, State: pod.Running,
-			Hash: pod.Hash(spec.Container), Reset: spec.Reset, CreatedAt: time.Now(), StartedAt: time.Now()}
+		c = observed.Container{ID: made.ContainerId, Name: want.Container.Name, Attempt: want.Attempt,
+			State: observed.Running, Hash: spec.Hash(want.Container), Reset: want.Reset,
+			CreatedAt: time.Now(), StartedAt: time.Now()}
 	}
-	c.SandboxID = spec.SandboxID
+	c.SandboxID = want.SandboxID
 	return c, nil
 }
 
-func (r *Runtime) container(ctx context.Context, id string) (pod.Container, error) {
+func (r *Runtime) container(ctx context.Context, id string) (observed.Container, error) {
 	st, err := r.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	if err == nil && st.Status == nil {
 		err = errNoStatus
 	}
 	if err != nil {
-		return pod.Container{}, fmt.Errorf("reading the status of container %s: %w", id, err)
+		return observed.Container{}, fmt.Errorf("reading the status of container %s: %w", id, err)
 	}
 	return r.o.toContainer(st.Status), nil
 }
 
 // Container reads one container. ok is false if the runtime does not know it.
-func (r *Runtime) Container(ctx context.Context, id string) (c pod.Container, ok bool, err error) {
+func (r *Runtime) Container(ctx context.Context, id string) (c observed.Container, ok bool, err error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
 	c, err = r.container(ctx, id)
 	if status.Code(err) == codes.NotFound {
-		return pod.Container{}, false, nil
+		return observed.Container{}, false, nil
 	}
 	return c, err == nil, err
 }

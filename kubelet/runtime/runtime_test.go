@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // service is a runtime with pods u1, u2 and so on, each with a sandbox and a container. It does not answer about the
@@ -123,10 +123,11 @@ func TestFullCheckOfOneThatHangs(t *testing.T) {
 	r := newRuntime(t, &service{pods: 40, hang: "c7"}, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
-	found, failed := map[string]*pod.Runtime{}, map[string]error{}
+	found, failed := map[string]*observed.Runtime{}, map[string]error{}
 	answers := make(chan struct{}, 40)
 
-	uids, err := r.CheckAll(ctx, func(string) *pod.Runtime { return nil }, func(uid string, p *pod.Runtime, err error) {
+	unknown := func(string) *observed.Runtime { return nil }
+	uids, err := r.CheckAll(ctx, unknown, func(uid string, p *observed.Runtime, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -202,7 +203,7 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 			t.Errorf("%s: %v, want %s %q", c.name, err, c.reason, c.text)
 		}
 
-		if c.name == "start" && (made.ID != "c0" || made.State != pod.Exited || made.SandboxID != "s0") {
+		if c.name == "start" && (made.ID != "c0" || made.State != observed.Exited || made.SandboxID != "s0") {
 			t.Errorf("%s: container %+v", c.name, made)
 		}
 		if c.name == "well" {

@@ -17,12 +17,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/internal/beneath"
-	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
 // Snapshot reads what the runtime has of one pod. The result always has an entry for uid. An error means that this is
 // unknown, not that there is nothing.
-func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Runtime, error) {
+func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*observed.Runtime, error) {
 	ctx, cancel := r.short(ctx)
 	defer cancel()
 	listed, err := r.list(ctx, map[string]string{labelPodUID: uid})
@@ -31,13 +31,13 @@ func (r *Runtime) Snapshot(ctx context.Context, uid string) (map[string]*pod.Run
 	}
 	l := listed[uid]
 	if l == nil {
-		return map[string]*pod.Runtime{uid: {UID: uid}}, nil
+		return map[string]*observed.Runtime{uid: {UID: uid}}, nil
 	}
 	p, err := r.details(ctx, l, nil)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]*pod.Runtime{uid: p}, nil
+	return map[string]*observed.Runtime{uid: p}, nil
 }
 
 // checkers is how many pods a full check reads at the same time.
@@ -47,8 +47,8 @@ const checkers = 16
 // as soon as its details are read: from other goroutines, and also after CheckAll has returned. A pod about which the
 // runtime does not answer delays no other; its found has an error. known returns what the caller knows about a pod
 // already, or nil: objects that the list shows in the known state are not read again.
-func (r *Runtime) CheckAll(ctx context.Context, known func(uid string) *pod.Runtime,
-	found func(uid string, p *pod.Runtime, err error)) ([]string, error) {
+func (r *Runtime) CheckAll(ctx context.Context, known func(uid string) *observed.Runtime,
+	found func(uid string, p *observed.Runtime, err error)) ([]string, error) {
 	short, cancel := r.short(ctx)
 	defer cancel()
 	listed, err := r.list(short, nil)
@@ -83,7 +83,7 @@ const (
 
 // listing is what the lists contain of one pod.
 type listing struct {
-	pod        *pod.Runtime
+	pod        *observed.Runtime
 	sandboxes  []*cri.PodSandbox
 	containers []*cri.Container
 }
@@ -125,7 +125,7 @@ func place(all map[string]*listing, labels map[string]string) *listing {
 	}
 	l := all[uid]
 	if l == nil {
-		l = &listing{pod: &pod.Runtime{UID: uid, Name: labels[labelPodName], Namespace: labels[labelPodNamespace]}}
+		l = &listing{pod: &observed.Runtime{UID: uid, Name: labels[labelPodName], Namespace: labels[labelPodNamespace]}}
 		all[uid] = l
 	}
 	return l
@@ -133,13 +133,13 @@ func place(all map[string]*listing, labels map[string]string) *listing {
 
 // details reads the status of each object of a pod, except for those that are in the known state. It leaves out
 // objects that were removed meanwhile.
-func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (*pod.Runtime, error) {
+func (r *Runtime) details(ctx context.Context, l *listing, known *observed.Runtime) (*observed.Runtime, error) {
 	if known == nil {
-		known = &pod.Runtime{}
+		known = &observed.Runtime{}
 	}
 
 	for _, b := range l.sandboxes {
-		same := func(k pod.Sandbox) bool {
+		same := func(k observed.Sandbox) bool {
 			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) &&
 				(len(k.IPs) > 0 || k.HostNetwork)
 		}
@@ -175,8 +175,8 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *pod.Runtime) (
 	return l.pod, nil
 }
 
-func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
-	box := pod.Sandbox{ID: s.Id, Attempt: s.GetMetadata().GetAttempt(),
+func toSandbox(s *cri.PodSandboxStatus) observed.Sandbox {
+	box := observed.Sandbox{ID: s.Id, Attempt: s.GetMetadata().GetAttempt(),
 		Ready:     s.State == cri.PodSandboxState_SANDBOX_READY,
 		CreatedAt: time.Unix(0, s.CreatedAt), Handler: s.RuntimeHandler}
 	box.HostNetwork = s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == cri.NamespaceMode_NODE &&
@@ -193,8 +193,8 @@ func toSandbox(s *cri.PodSandboxStatus) pod.Sandbox {
 // toContainer translates a container's status. Some runtimes do not give the attempt or the image as the pod names
 // them, so the annotations and the image's own name are used instead. The message of a container that has exited
 // includes its termination message.
-func (o *Options) toContainer(c *cri.ContainerStatus) pod.Container {
-	out := pod.Container{ID: c.Id, Name: c.Labels[labelContainerName], Attempt: c.GetMetadata().GetAttempt(),
+func (o *Options) toContainer(c *cri.ContainerStatus) observed.Container {
+	out := observed.Container{ID: c.Id, Name: c.Labels[labelContainerName], Attempt: c.GetMetadata().GetAttempt(),
 		Hash: c.Annotations[annHash], Image: c.GetImage().GetUserSpecifiedImage(), ImageID: c.ImageRef,
 		ExitCode: c.ExitCode,
 		Reason:   c.Reason, Message: c.Message, LogPath: c.LogPath,
@@ -215,7 +215,7 @@ func (o *Options) toContainer(c *cri.ContainerStatus) pod.Container {
 	}
 
 	out.MadeWith, out.MadeIn, out.Given, out.Restored = madeWith(c), madeIn(c), given(c), restored(c)
-	if out.State = stateOf(c.State); out.State == pod.Exited {
+	if out.State = stateOf(c.State); out.State == observed.Exited {
 		if m := o.terminationMessage(c); m != "" {
 			if out.Message != "" {
 				out.Message += ": "
@@ -242,14 +242,14 @@ func restored(c *cri.ContainerStatus) *v1.Container {
 	return out
 }
 
-func stateOf(s cri.ContainerState) pod.ContainerState {
+func stateOf(s cri.ContainerState) observed.ContainerState {
 	switch s {
 	case cri.ContainerState_CONTAINER_RUNNING:
-		return pod.Running
+		return observed.Running
 	case cri.ContainerState_CONTAINER_CREATED:
-		return pod.Created
+		return observed.Created
 	}
-	return pod.Exited
+	return observed.Exited
 }
 
 func at(ns int64) time.Time {

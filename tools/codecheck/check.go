@@ -27,7 +27,6 @@ var mirrors = map[string]string{}
 var tooWide = map[string]int{
 	"hns/hcn.Client":     37,
 	"hns/hnstest.Fake":   42,
-	"kubelet/pod.State":  46,
 	"test/proxylab.Host": 33,
 }
 

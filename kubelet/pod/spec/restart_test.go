@@ -1,4 +1,4 @@
-package pod
+package spec
 
 import (
 	"encoding/json"
@@ -28,8 +28,7 @@ func TestHash(t *testing.T) {
 		if got, want := Hash(&c), strconv.FormatUint(uint64(h.Sum32()), 16); got != want {
 			t.Errorf("%s: %s, upstream's is %s", c.Name, got, want)
 		}
-		if earlierHash(&c) == Hash(&c) || changed(&Container{Hash: earlierHash(&c)}, &c) || changed(&Container{}, &c) ||
-			!changed(&Container{Hash: "1"}, &c) {
+		if earlierHash(&c) == Hash(&c) || Changed(earlierHash(&c), &c) || Changed("", &c) || !Changed("1", &c) {
 			t.Errorf("%s: what counts as changed", c.Name)
 		}
 	}

@@ -1,4 +1,4 @@
-package pod
+package spec
 
 import v1 "k8s.io/api/core/v1"
 

@@ -1,4 +1,4 @@
-package pod
+package spec
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -15,10 +15,8 @@ type Resources struct {
 // ResourcesOf returns what a pod asks for.
 func ResourcesOf(p *v1.Pod) Resources {
 	out := Resources{Pod: p.Spec.Resources.DeepCopy(), Containers: map[string]v1.ResourceRequirements{}}
-	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			out.Containers[list[i].Name] = *list[i].Resources.DeepCopy()
-		}
+	for c := range Containers(p) {
+		out.Containers[c.Name] = *c.Resources.DeepCopy()
 	}
 	return out
 }
@@ -62,33 +60,10 @@ func (r Resources) Apply(p *v1.Pod) *v1.Pod {
 	}
 	out := p.DeepCopy()
 	out.Spec.Resources = r.Pod.DeepCopy()
-	for _, list := range [][]v1.Container{out.Spec.InitContainers, out.Spec.Containers} {
-		for i := range list {
-			if x, ok := r.Containers[list[i].Name]; ok {
-				list[i].Resources = *x.DeepCopy()
-			}
+	for c := range Containers(out) {
+		if x, ok := r.Containers[c.Name]; ok {
+			c.Resources = *x.DeepCopy()
 		}
 	}
 	return out
-}
-
-// Resize is the progress of a change of the pod's resources. State.Pod asks for what is allocated.
-type Resize struct {
-	// Allocated is what the node has agreed to; nil until the note of an earlier kubelet was read.
-	Allocated *Resources `json:"allocated,omitempty"`
-	// Generation is that of the pod that asked for it.
-	Generation int64 `json:"generation,omitempty"`
-	// Open is set while the cgroup of the pod may still have the earlier limits.
-	Open bool `json:"open,omitempty"`
-	// Actuated has, by container id, the resources that the runtime was last told (InPod), if they are not those that
-	// the container was made with.
-	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
-	// Pending is why the pod does not have what it asks for; nil if it has.
-	Pending *Pending `json:"-"`
-}
-
-// Pending is a resize that the node did not agree to. Reason is v1.PodReasonDeferred or v1.PodReasonInfeasible.
-type Pending struct {
-	Reason, Message string
-	Generation      int64
 }

@@ -1,4 +1,4 @@
-package pod
+package spec
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func podHostProcess(p *v1.Pod) *bool {
 // pkg/kubelet/kuberuntime/kuberuntime_sandbox.go of 1.36.3).
 func HostProcessPod(p *v1.Pod) (bool, error) {
 	is, all := 0, 0
-	for c := range containersOf(p) {
+	for c := range All(p) {
 		all++
 		if HostProcess(p, c) {
 			is++
@@ -53,29 +53,10 @@ func HostProcessPod(p *v1.Pod) (bool, error) {
 
 // AnyHostProcess reports whether a pod has a HostProcess container.
 func AnyHostProcess(p *v1.Pod) bool {
-	for c := range containersOf(p) {
+	for c := range All(p) {
 		if HostProcess(p, c) {
 			return true
 		}
 	}
 	return false
-}
-
-// containersOf yields all containers of a pod: init, regular and ephemeral ones.
-func containersOf(p *v1.Pod) func(yield func(*v1.Container) bool) {
-	return func(yield func(*v1.Container) bool) {
-		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-		for i := range p.Spec.EphemeralContainers {
-			c := v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon)
-			if !yield(&c) {
-				return
-			}
-		}
-	}
 }
