@@ -11,7 +11,8 @@ import (
 	"porthole.dev/porthole/kubelet/admit"
 	"porthole.dev/porthole/kubelet/allot"
 	"porthole.dev/porthole/kubelet/evict"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // affinityTimeout bounds the question for the node's labels; without an answer those that are known count.
@@ -32,6 +33,26 @@ type admission struct {
 	// known is the node as it is known; fresh reads it from the API, nil without one.
 	known func() *v1.Node
 	fresh func(context.Context) (*v1.Node, error)
+}
+
+// askAdmission asks the node whether it runs the pod: once, or again while the pod waits for room.
+func (a *actor) askAdmission(ctx context.Context) {
+	s := a.state
+	if !s.NeedsAdmission() || s.Static() && !a.statics.MayStart(s.Pod()) {
+		return
+	}
+	running := len(s.Runtime().Containers) > 0
+	if !running && !s.Static() && !a.knowledge.mayAdmit() {
+		return
+	}
+
+	switch refusal, waits := a.admission.decide(ctx, s.Pod(), running); {
+	case refusal != nil:
+		a.meter.Life().Rejected(refusal.Reason)
+		a.take(pod.Refused{Reason: refusal.Reason, Message: refusal.Message}, time.Now())
+	case !waits:
+		a.take(pod.Admitted{}, time.Now())
+	}
 }
 
 // decide gives the pod its place or returns why not. running is true for a pod that has containers already. A critical
@@ -84,7 +105,7 @@ func (d *admission) admit(ctx context.Context, p *v1.Pod, running bool) (refusal
 			refusal = d.Admit(p, facts(n), running)
 		}
 	}
-	if refusal == nil || !spec.IsCritical(p) || !strings.HasPrefix(refusal.Reason, admit.OutOf) {
+	if refusal == nil || !desired.IsCritical(p) || !strings.HasPrefix(refusal.Reason, admit.OutOf) {
 		return refusal, false
 	}
 

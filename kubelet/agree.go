@@ -63,23 +63,3 @@ func (a *actor) askRoom(ctx context.Context) {
 		a.meter.Resizes().Late("pods_removed")
 	}
 }
-
-// askAdmission asks the node whether it runs the pod: once, or again while the pod waits for room.
-func (a *actor) askAdmission(ctx context.Context) {
-	s := a.state
-	if !s.NeedsAdmission() || s.Static() && !a.statics.MayStart(s.Pod()) {
-		return
-	}
-	running := len(s.Runtime().Containers) > 0
-	if !running && !s.Static() && !a.knowledge.mayAdmit() {
-		return
-	}
-
-	switch refusal, waits := a.admission.decide(ctx, s.Pod(), running); {
-	case refusal != nil:
-		a.meter.Life().Rejected(refusal.Reason)
-		a.take(pod.Refused{Reason: refusal.Reason, Message: refusal.Message}, time.Now())
-	case !waits:
-		a.take(pod.Admitted{}, time.Now())
-	}
-}

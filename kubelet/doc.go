@@ -16,7 +16,8 @@
 //	run.go             the life of a kubelet: registration, watches, end
 //	actor.go           one pod: its state and inbox
 //	pass.go            what the actor does: turn, pass, start of actions
-//	agree.go           what the actor asks the node: admission, resources
+//	admission.go       may a pod run here: what the actor asks, and the node's answer
+//	agree.go           the other resources that a pod asks for while it runs: what the actor asks, and what it notes
 //	publish.go         status and view
 //	contain.go         panics and broken invariants
 //	observe.go         events and full checks of the runtime

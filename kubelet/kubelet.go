@@ -16,8 +16,8 @@ import (
 	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/probe"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
@@ -201,7 +201,7 @@ func stamped(p *v1.Pod, born time.Time) *v1.Pod {
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
 	}
-	out.Annotations[spec.SourceAnnotation] = "api"
+	out.Annotations[desired.SourceAnnotation] = "api"
 	out.Annotations[static.SeenAnnotation] = born.Format(time.RFC3339Nano)
 	return &out
 }

@@ -10,8 +10,8 @@ import (
 
 	"porthole.dev/porthole/kubelet/effect"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // resync is how long an actor rests when it has nothing to wait for.
@@ -235,7 +235,7 @@ func (a *actor) preStopOf(ctx context.Context, id, name string, grace time.Durat
 	}
 	var c *v1.Container
 	if p := a.state.Pod(); p != nil {
-		c = spec.Find(p, name)
+		c = desired.Find(p, name)
 	} else if made, ok := a.state.Runtime().Find(id); ok {
 		c = made.Restored
 	}

@@ -17,8 +17,8 @@ import (
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/nodestatus"
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/volume"
@@ -65,10 +65,10 @@ func TestRouterContains(t *testing.T) {
 // TestStamped: an API pod cannot claim to come from a file.
 func TestStamped(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u",
-		Annotations: map[string]string{spec.SourceAnnotation: "file", "own": "1"}}}
+		Annotations: map[string]string{desired.SourceAnnotation: "file", "own": "1"}}}
 	got := stamped(p, time.Now())
-	if spec.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" ||
-		!spec.IsStatic(p) {
+	if desired.IsStatic(got) || got.Annotations["own"] != "1" || got.Annotations[static.SeenAnnotation] == "" ||
+		!desired.IsStatic(p) {
 		t.Errorf("stamped %v of %v", got.Annotations, p.Annotations)
 	}
 }

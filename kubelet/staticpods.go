@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/static"
 	"porthole.dev/porthole/kubelet/status"
 )
@@ -48,7 +48,7 @@ func (s *staticPods) deliver(source int, pods []*v1.Pod) {
 	for _, p := range doubles {
 		s.events.PodEvent(p, "", v1.EventTypeWarning, "FailedValidation",
 			fmt.Sprintf("Error validating pod %s/%s from %s due to duplicate pod name, ignoring", p.Namespace, p.Name,
-				p.Annotations[spec.SourceAnnotation]))
+				p.Annotations[desired.SourceAnnotation]))
 	}
 
 	for _, p := range gone {

@@ -198,7 +198,7 @@ func violations(pkgs []packageInfo, rules []rule) []string {
 func deepFolder(p string) bool {
 	return matchesAny(p, []string{"bundle/...", "test/...", "tools/...", "emulator/dll/...", "emulator/hnsd/...",
 		"emulator/hcsd/...", "emulator/dataplane/...", "hns/hnstest/...", "internal/testkit/...",
-		"kubelet/pod/observed", "kubelet/pod/spec", "kubelet/runtime/...", "kubelet/volume/..."})
+		"kubelet/pod/observed", "kubelet/pod/desired", "kubelet/runtime/...", "kubelet/volume/..."})
 }
 
 func matchesAny(p string, patterns []string) bool {

@@ -19,7 +19,7 @@ import (
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Admitter keeps what the admitted pods hold of the node. A pod holds it until its last container has stopped. It is
@@ -52,7 +52,7 @@ type claim struct {
 
 func claimOf(p *v1.Pod) claim {
 	return claim{requests: requests(p), ports: hostPorts(p), class: p.Status.QOSClass, priority: p.Spec.Priority,
-		critical: spec.IsCritical(p)}
+		critical: desired.IsCritical(p)}
 }
 
 // Release takes what a pod held for those that wait. Releasing twice does nothing.
@@ -186,7 +186,7 @@ func checkPlace(p *v1.Pod, want claim, f Node, others []claim) *Refusal {
 	noExecute := func(t *v1.Taint) bool { return t.Effect == v1.TaintEffectNoExecute }
 	_, bad := corehelpers.FindMatchingUntoleratedTaint(logr.Discard(), f.Object.Spec.Taints, p.Spec.Tolerations,
 		noExecute, false)
-	if bad && !spec.IsStatic(p) { // a pod of the API says that it is one, see stamped
+	if bad && !desired.IsStatic(p) { // a pod of the API says that it is one, see stamped
 		return predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 	}
 	if f.NoAppArmor && wantsAppArmor(p) {

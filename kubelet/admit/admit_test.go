@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 func list(pairs ...string) v1.ResourceList {
@@ -142,7 +142,7 @@ func TestCheck(t *testing.T) {
 		{"taint", asking(), tainted, nil, "TaintToleration",
 			"Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"},
 		{"taint and static pod", with(asking(),
-			func(p *v1.Pod) { p.Annotations = map[string]string{spec.SourceAnnotation: "file"} }),
+			func(p *v1.Pod) { p.Annotations = map[string]string{desired.SourceAnnotation: "file"} }),
 			tainted, nil, "", ""},
 		{"a feature that the node does not declare", resets, free, nil, "PodFeatureUnsupported",
 			"Pod requires node features that are not available: RestartAllContainersOnContainerExits"},

@@ -3,8 +3,7 @@
 // and what came of it goes back as facts.
 //
 //	file               what is in it
-//	run.go             which action is which
-//	effect.go          what all actions share: events, reading the pod again after a call that failed
+//	effect.go          which action is which, and what all share: events, reading the pod again after a call that failed
 //	sandbox.go, …      one kind of action each
 //	specs.go           what the runtime has to know to make sandboxes and containers; mounts.go: their files
 //	folders.go         what pods have on disk; note.go: what a resize has given them

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/probe"
 )
 
@@ -16,7 +16,7 @@ import (
 // stopped if it fails. Until then nothing else of the pod starts.
 func (e *Pod) postStart(ctx context.Context, j Job) []pod.Fact {
 	done := []pod.Fact{pod.HookDone{Name: j.Name, ContainerID: j.ID}}
-	c := spec.Find(j.Pod, j.Name)
+	c := desired.Find(j.Pod, j.Name)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return done
 	}

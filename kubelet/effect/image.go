@@ -11,7 +11,7 @@ import (
 	"porthole.dev/porthole/kubelet/credential"
 	"porthole.dev/porthole/kubelet/image"
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
@@ -59,17 +59,17 @@ func (e *Pod) ensureImage(ctx context.Context, j Job) []pod.Fact {
 // addHandler says by which handler of the runtime the container will run. The runtime may pull the image for it, and
 // on Windows it depends on that which images fit.
 func (e *Pod) addHandler(ctx context.Context, j Job, r *image.Request) {
-	var box runtime.SandboxSpec
-	if err := e.specs.handler(ctx, j.Pod, &box); err != nil {
+	var spec runtime.SandboxSpec
+	if err := e.specs.handler(ctx, j.Pod, &spec); err != nil {
 		r.HandlerUnknown = true // making the sandbox fails with the same error and reports it
 	}
-	r.Handler = box.Handler
+	r.Handler = spec.Handler
 	if j.Volume != "" {
 		r.HandlerUnknown = true // the image of a volume is not run
 		return
 	}
-	if c := spec.Find(j.Pod, j.Name); c != nil {
-		r.HostProcess = spec.HostProcess(j.Pod, c)
+	if c := desired.Find(j.Pod, j.Name); c != nil {
+		r.HostProcess = desired.HostProcess(j.Pod, c)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/internal/beneath"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/kubelet/dns"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/runtime"
 	"porthole.dev/porthole/kubelet/volume"
 )
@@ -75,7 +75,7 @@ func (s *specs) addMounts(
 // Kubernetes 1.36.3), and the conformance test KubeletManagedEtcHosts asks for it. The containers of a HostProcess pod
 // see the node's own file.
 func (s *specs) hostsFile(p *v1.Pod, c *v1.Container, ips []string) (*volume.Mount, error) {
-	if s.o.Windows && spec.AnyHostProcess(p) {
+	if s.o.Windows && desired.AnyHostProcess(p) {
 		return nil, nil
 	}
 

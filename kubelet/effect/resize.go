@@ -8,24 +8,24 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // resizePod changes what runs: the pod's cgroup first where it grows, last where it shrinks, and its containers in
 // between.
 func (e *Pod) resizePod(ctx context.Context, j Job) []pod.Fact {
 	ctx, began := context.WithoutCancel(ctx), time.Now()
-	f := pod.Resized{Resources: spec.ResourcesOf(j.Pod), Actuated: map[string]v1.ResourceRequirements{}}
+	f := pod.Resized{Resources: desired.ResourcesOf(j.Pod), Actuated: map[string]v1.ResourceRequirements{}}
 
 	err := e.checkMemory(ctx, j)
 	if err == nil {
 		err = e.o.Cgroups.Resize(j.Pod, func() error {
 			for _, u := range j.Updates {
-				c := spec.Find(j.Pod, u.Name)
+				c := desired.Find(j.Pod, u.Name)
 				if err := e.o.Runtime.UpdateResources(ctx, u.ID, j.Pod, c); err != nil {
 					return err
 				}
-				f.Actuated[u.ID] = spec.InPod(c.Resources, spec.PodLimits(j.Pod))
+				f.Actuated[u.ID] = desired.InPod(c.Resources, desired.PodLimits(j.Pod))
 			}
 			return nil
 		})
@@ -43,7 +43,7 @@ func (e *Pod) checkMemory(ctx context.Context, j Job) error {
 	for _, u := range j.Updates {
 		c, _ := j.Runtime.Find(u.ID)
 		has := c.Given.Memory // 0 for no limit
-		wants := spec.InPod(spec.Find(j.Pod, u.Name).Resources, spec.PodLimits(j.Pod))
+		wants := desired.InPod(desired.Find(j.Pod, u.Name).Resources, desired.PodLimits(j.Pod))
 		limit := wants.Limits.Memory().Value()
 		if limit == 0 || has != 0 && limit >= has {
 			continue

@@ -8,34 +8,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/kubelet/pod"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 	"porthole.dev/porthole/kubelet/runtime"
 )
 
 // startContainer makes a container and starts it. Its postStart hook is another action.
 func (e *Pod) startContainer(ctx context.Context, j Job) []pod.Fact {
 	ctx = context.WithoutCancel(ctx)
-	p, c := j.Pod, spec.Find(j.Pod, j.Name)
+	p, c := j.Pod, desired.Find(j.Pod, j.Name)
 	if c == nil {
 		return dropped(j)
 	}
 
-	want, err := e.specs.container(ctx, c, j)
+	spec, err := e.specs.container(ctx, c, j)
 	release := sync.OnceValue(func() error {
-		if want.Release == nil {
+		if spec.Release == nil {
 			return nil
 		}
-		return want.Release()
+		return spec.Release()
 	})
 	defer func() { _ = release() }() // for the ways out before it is read below
 	if err != nil {
 		return []pod.Fact{e.startFailed(j, c, "CreateContainerConfigError", err)}
 	}
 
-	at := e.o.Allot.Place(&want)
-	want.Created = func(string) { e.Event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
-	made, err := e.o.Runtime.StartContainer(ctx, want)
+	at := e.o.Allot.Place(&spec)
+	spec.Created = func(string) { e.Event(p, j.Name, v1.EventTypeNormal, "Created", "Container created") }
+	made, err := e.o.Runtime.StartContainer(ctx, spec)
 	if changed := release(); changed != nil && err == nil {
 		made, err = e.undo(ctx, made, changed)
 	}
@@ -55,7 +55,7 @@ func (e *Pod) startContainer(ctx context.Context, j Job) []pod.Fact {
 
 	e.o.Allot.Moved(ctx, p.UID, j.Name, made.ID, at)
 	e.Event(p, j.Name, v1.EventTypeNormal, "Started", "Container started")
-	e.o.Meter.Container(p, j.Name, "", spec.HostProcess(p, c))
+	e.o.Meter.Container(p, j.Name, "", desired.HostProcess(p, c))
 	e.o.Folders.linkLog(p, c.Name, made)
 	return []pod.Fact{pod.ContainerStarted{Container: made, Hook: c.Lifecycle != nil && c.Lifecycle.PostStart != nil}}
 }
@@ -77,7 +77,7 @@ func (e *Pod) startFailed(j Job, c *v1.Container, reason string, err error) pod.
 	if e.o.Windows {
 		err = e.o.Images.Explain(err)
 	}
-	e.o.Meter.Container(j.Pod, j.Name, reason, spec.HostProcess(j.Pod, c))
+	e.o.Meter.Container(j.Pod, j.Name, reason, desired.HostProcess(j.Pod, c))
 	e.Event(j.Pod, j.Name, v1.EventTypeWarning, "Failed", "Error: "+err.Error())
 	return pod.StartFailed{Name: j.Name, Reason: reason, Message: err.Error()}
 }

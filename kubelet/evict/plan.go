@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // How a pod ends, and how long its end is waited for. The values are upstream's.
@@ -110,7 +110,7 @@ func (r *round) waiting() (waits bool) {
 // spared reports whether a pod is not to be evicted: it is critical, has ended, or was evicted already.
 func (r *round) spared(p *Pod) bool {
 	_, ending := r.before.ending[p.UID]
-	return ending || p.ended() || spec.IsCritical(p.Pod)
+	return ending || p.ended() || desired.IsCritical(p.Pod)
 }
 
 // act adds to the plan what has to be done.

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	corehelpers "k8s.io/component-helpers/scheduling/corev1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Refuse returns why a node with these conditions takes no new pod; empty if it takes it. It takes critical pods
@@ -20,7 +20,7 @@ func Refuse(p *v1.Pod, conditions map[v1.NodeConditionType]bool) string {
 			list = append(list, c)
 		}
 	}
-	if len(list) == 0 || spec.IsCritical(p) {
+	if len(list) == 0 || desired.IsCritical(p) {
 		return ""
 	}
 	if len(list) == 1 && list[0] == v1.NodeMemoryPressure {

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // setConditions adds the conditions that the node owns to st, and those of others as they are.
@@ -55,7 +55,7 @@ func setConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time
 	set(readiness)
 	set(containers)
 	set(v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-	if spec.MayReset(s.pod) {
+	if desired.MayReset(s.pod) {
 		set(resetCondition(s, st.Phase))
 	}
 	resizeConditions(st, s, last, now)
@@ -78,7 +78,7 @@ func initialized(st *v1.PodStatus, s *State) v1.PodCondition {
 
 	var open []string
 	for i, cs := range st.InitContainerStatuses {
-		if spec.IsSidecar(&s.pod.Spec.InitContainers[i]) {
+		if desired.IsSidecar(&s.pod.Spec.InitContainers[i]) {
 			if cs.Started == nil || !*cs.Started {
 				open = append(open, cs.Name)
 			}
@@ -109,7 +109,7 @@ func containersReady(st *v1.PodStatus, s *State) v1.PodCondition {
 
 	var unready []string
 	for i, cs := range st.InitContainerStatuses {
-		if spec.IsSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
+		if desired.IsSidecar(&s.pod.Spec.InitContainers[i]) && !cs.Ready {
 			unready = append(unready, cs.Name)
 		}
 	}

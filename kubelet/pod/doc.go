@@ -8,8 +8,25 @@
 //
 // A State changes only by State.Take. A fact that does not fit changes nothing: the outcome of an action that is not
 // in flight, a probe's result about an instance that was replaced, an event before the first full check. Failures, the
-// keys under which they are kept, and the waits before something is tried again are decided in Take (failure.go);
+// keys under which they are kept, and the waits before something is tried again are decided in Take (tasks.go);
 // Reconcile reads them.
+//
+// The files from the top down. Each uses only what is below it, so that each can be read without those above it.
+//
+//	replay.go, record.go         the log of facts: played again, and what may be written
+//	invariants.go, view.go       what every plan keeps; a pod as the rest of the node sees it
+//	reconcile.go                 Reconcile: does the pod run or end, then its status
+//	run.go, end.go               the actions of a pod that should run, and of one that must end
+//	status.go, conditions.go     what is published; phase.go: the phase
+//	progress.go                  how far the containers are; restart.go, reset.go, resize_plan.go: when they change
+//	stop.go, published.go        how something is stopped; what was published last
+//	fact_*.go                    the facts, each with what Take makes of it
+//	state.go                     State, which is made of the parts below: what one part means for another
+//	tasks.go                     actions under way, failures, waits
+//	objects.go                   sandboxes and containers: what was removed stays removed
+//	images.go, volumes.go, …     one part each: also hooks.go, probes.go, resize.go, ending.go
+//	plan.go, action.go           what comes out: plans, actions, their keys
+//	observed/, desired/          the words for what the runtime has, and questions about a pod as its source has it
 //
 // The life of a pod on the node, as Reconcile sees it:
 //

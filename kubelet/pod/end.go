@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // removeNeverStarted plans to remove containers that were made but never started, and reports whether there are any. A
@@ -30,12 +30,12 @@ func planEnd(s *State, d *decision, stop *Stop) {
 		since = d.now
 	}
 
-	left := max(grace(s)-d.now.Sub(since), time.Second)
+	left := max(gracePeriod(s)-d.now.Sub(since), time.Second)
 	if stop.Grace != nil {
 		left = min(left, max(*stop.Grace, time.Second))
 	}
 
-	running := stopContainers(s, d, stopOrder{left: left, over: since.Add(grace(s))})
+	running := stopContainers(s, d, stopOrder{left: left, over: since.Add(gracePeriod(s))})
 	if running || s.creating() {
 		return
 	}
@@ -96,8 +96,8 @@ const lateGrace = 2 * time.Second
 func stopContainers(s *State, d *decision, o stopOrder) (running bool) {
 	order := map[string]int{}
 	if s.pod != nil {
-		for c := range spec.Init(s.pod) {
-			if spec.IsSidecar(c) {
+		for c := range desired.Init(s.pod) {
+			if desired.IsSidecar(c) {
 				order[c.Name] = len(order)
 			}
 		}

@@ -18,9 +18,9 @@ type Stop struct {
 	Conditions []v1.PodCondition
 }
 
-// ending is how far the end of a pod is. It goes one way: the pod begins to stop, what it holds of the node is gone,
+// endState is how far the end of a pod is. It goes one way: the pod begins to stop, what it holds of the node is gone,
 // the node takes back the space of its containers.
-type ending struct {
+type endState struct {
 	// stop is why the pod must end for a reason of the node's own; nil for none.
 	stop *Stop
 	// since is when the pod began to stop; zero while it runs.
@@ -30,16 +30,16 @@ type ending struct {
 	cleaned, reclaimed bool
 }
 
-func (e *ending) begun() bool { return !e.since.IsZero() }
+func (e *endState) begun() bool { return !e.since.IsZero() }
 
-func (e *ending) begin(now time.Time) {
+func (e *endState) begin(now time.Time) {
 	if !e.begun() {
 		e.since = now
 	}
 }
 
 // reclaim marks the containers of a pod that has ended for removal.
-func (e *ending) reclaim() { e.reclaimed = e.cleaned }
+func (e *endState) reclaim() { e.reclaimed = e.cleaned }
 
 // terminal reports whether a phase is one that a pod never leaves.
 func terminal(phase v1.PodPhase) bool { return phase == v1.PodFailed || phase == v1.PodSucceeded }

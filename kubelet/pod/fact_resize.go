@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // ResizeStep is what the node has to do next about the resources of a pod.
@@ -119,7 +119,7 @@ func (ResizeSettled) take(s *State, _ time.Time) {
 // Resized says what came of a ResizePod action. Actuated has, by container id, what the runtime was told. Message is
 // the error if it failed.
 type Resized struct {
-	Resources spec.Resources // of the pod that the action was planned for
+	Resources desired.Resources // of the pod that the action was planned for
 	Actuated  map[string]v1.ResourceRequirements
 	Failed    bool   `json:",omitempty"`
 	Message   string `json:"-"`

@@ -9,30 +9,30 @@ type PostStart struct {
 	Done, Failed bool
 }
 
-// hooks holds, by container name, how far the postStart hook of the newest instance is.
-type hooks map[string]PostStart
+// hookStates holds, by container name, how far the postStart hook of the newest instance is.
+type hookStates map[string]PostStart
 
 // open reports whether that container instance has a hook that is not done.
-func (m hooks) open(container, id string) bool {
+func (m hookStates) open(container, id string) bool {
 	h := m[container]
 	return h.ContainerID == id && !h.Done
 }
 
 // failed reports whether the hook of that container instance has failed.
-func (m hooks) failed(container, id string) bool {
+func (m hookStates) failed(container, id string) bool {
 	h := m[container]
 	return h.ContainerID == id && h.Failed
 }
 
 // end notes what came of the hook of an instance. That of another instance comes late and is dropped.
-func (m hooks) end(container, id string, failed bool) {
+func (m hookStates) end(container, id string, failed bool) {
 	if m[container].ContainerID == id {
 		m[container] = PostStart{ContainerID: id, Done: true, Failed: failed}
 	}
 }
 
 // waiting returns the running containers whose hook was not started yet, in no order.
-func (m hooks) waiting(r *observed.Runtime, t tasks) (names []string) {
+func (m hookStates) waiting(r *observed.Runtime, t taskState) (names []string) {
 	for name, hook := range m {
 		c, ok := r.Find(hook.ContainerID)
 		if ok && c.State == observed.Running && !hook.Done && !t.busy(hookKey(name)) {
@@ -43,7 +43,7 @@ func (m hooks) waiting(r *observed.Runtime, t tasks) (names []string) {
 }
 
 // idle returns the keys of the hooks that run although their container has ended, in no order.
-func (m hooks) idle(r *observed.Runtime, t tasks) (keys []string) {
+func (m hookStates) idle(r *observed.Runtime, t taskState) (keys []string) {
 	for name, hook := range m {
 		c, ok := r.Find(hook.ContainerID)
 		if t.busy(hookKey(name)) && (!ok || c.State == observed.Exited) {

@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Image is the outcome of the last attempt to make an image present. Ref is the runtime's name for it; empty if it is
@@ -22,8 +22,8 @@ type ImageUser struct {
 	Name string `json:",omitempty"`
 }
 
-// images are the images that a pod needs, by container name, or VolumeImage.
-type images map[string]Image
+// imageStates are the images that a pod needs, by container name, or VolumeImage.
+type imageStates map[string]Image
 
 // imageKey is the key of images that an EnsureImage action is about.
 func imageKey(a Action) string {
@@ -41,7 +41,7 @@ func WantedImage(p *v1.Pod, a Action) (name string, policy v1.PullPolicy, ok boo
 	}
 
 	if a.Volume == "" {
-		c := spec.Find(p, a.Name)
+		c := desired.Find(p, a.Name)
 		if c == nil {
 			return "", "", false
 		}
@@ -57,11 +57,11 @@ func WantedImage(p *v1.Pod, a Action) (name string, policy v1.PullPolicy, ok boo
 }
 
 // failure returns why an image that a container needs, its own or that of a volume, is missing; nil if none failed.
-func (m images) failure(p *v1.Pod, c *v1.Container) *Failure {
+func (m imageStates) failure(p *v1.Pod, c *v1.Container) *Failure {
 	if f := m[c.Name].Failure; f != nil {
 		return f
 	}
-	for _, v := range spec.MountedImages(p, c) {
+	for _, v := range desired.MountedImages(p, c) {
 		if f := m[VolumeImage(v)].Failure; f != nil {
 			return f
 		}
@@ -70,12 +70,13 @@ func (m images) failure(p *v1.Pod, c *v1.Container) *Failure {
 }
 
 // keepWanted forgets the images of containers that ask for another one than in the earlier version of the pod.
-func (m images) keepWanted(before, now *v1.Pod) {
+func (m imageStates) keepWanted(before, now *v1.Pod) {
 	for name := range m {
 		if strings.HasPrefix(name, "/") {
 			continue // of a volume, which cannot change
 		}
-		if was, is := spec.Find(before, name), spec.Find(now, name); was == nil || is == nil || was.Image != is.Image {
+		was, is := desired.Find(before, name), desired.Find(now, name)
+		if was == nil || is == nil || was.Image != is.Image {
 			delete(m, name)
 		}
 	}

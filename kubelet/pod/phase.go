@@ -3,8 +3,8 @@ package pod
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // computePhase derives the phase from what the containers do. stopping is true if no container is started any more,
@@ -30,8 +30,8 @@ func computePhase(s *State, stopping, failedInit bool) v1.PodPhase {
 // appPhase derives the phase from the regular containers.
 func appPhase(s *State, stopping bool) v1.PodPhase {
 	running, waiting, failed, restarts := 0, 0, 0, 0
-	for c := range spec.Apps(s.pod) {
-		cur, _ := shown(s, c.Name)
+	for c := range desired.Apps(s.pod) {
+		cur, _ := shownInstances(s, c.Name)
 		switch {
 		case cur == nil:
 			if old := findStatus(s, c.Name); old != nil && old.State.Terminated != nil &&
@@ -48,7 +48,7 @@ func appPhase(s *State, stopping bool) v1.PodPhase {
 			if cur.ExitCode != 0 {
 				failed++
 			}
-			if again(s, c, cur) {
+			if runsAgain(s, c, cur) {
 				restarts++
 			}
 		}

@@ -114,13 +114,13 @@ func (d *decision) whenDue(last *Failure, do func()) {
 }
 
 // do adds an action to the plan, unless one with its key is in flight.
-func (d *decision) do(t tasks, a Action) {
+func (d *decision) do(t taskState, a Action) {
 	if !t.busy(a.Key) {
 		d.plan.Actions = append(d.plan.Actions, a)
 	}
 }
 
 // try adds an action when its last failure allows it.
-func (d *decision) try(t tasks, a Action) {
+func (d *decision) try(t taskState, a Action) {
 	d.whenDue(t.failures[failureKey(a)], func() { d.do(t, a) })
 }

@@ -26,12 +26,12 @@ type Probe struct {
 	Message string
 }
 
-// probes are the results of the probes of a pod, by container name. Those of an instance replace those of the one
+// probeResults are the results of the probes of a pod, by container name. Those of an instance replace those of the one
 // before it.
-type probes map[string]Probe
+type probeResults map[string]Probe
 
 // note keeps a result. A failed startup probe counts as a failed liveness probe: the container is restarted.
-func (m probes) note(container, id string, kind ProbeKind, ok bool) {
+func (m probeResults) note(container, id string, kind ProbeKind, ok bool) {
 	p := m[container]
 	if p.ContainerID != id {
 		p = Probe{ContainerID: id}
@@ -57,7 +57,7 @@ func (m probes) note(container, id string, kind ProbeKind, ok bool) {
 
 // adopt keeps what is true of the results of an earlier kubelet, unless the instance's own probes have answered.
 // Whatever an earlier kubelet had not seen succeed is left for the probes to find out.
-func (m probes) adopt(container, id string, up, ready bool) {
+func (m probeResults) adopt(container, id string, up, ready bool) {
 	if m[container].ContainerID == id {
 		return
 	}
@@ -73,7 +73,7 @@ func (m probes) adopt(container, id string, up, ready bool) {
 }
 
 // started reports whether a running container counts as started.
-func (m probes) started(c *v1.Container, cur *observed.Container) bool {
+func (m probeResults) started(c *v1.Container, cur *observed.Container) bool {
 	if cur == nil || cur.State != observed.Running {
 		return false
 	}
@@ -85,7 +85,7 @@ func (m probes) started(c *v1.Container, cur *observed.Container) bool {
 }
 
 // ready reports whether a container counts as ready.
-func (m probes) ready(c *v1.Container, cur *observed.Container) bool {
+func (m probeResults) ready(c *v1.Container, cur *observed.Container) bool {
 	if !m.started(c, cur) {
 		return false
 	}
@@ -97,7 +97,7 @@ func (m probes) ready(c *v1.Container, cur *observed.Container) bool {
 }
 
 // failed reports whether the liveness or startup probe of a container instance has failed.
-func (m probes) failed(c *v1.Container, cur *observed.Container) bool {
+func (m probeResults) failed(c *v1.Container, cur *observed.Container) bool {
 	p := m[c.Name]
 	return cur != nil && p.ContainerID == cur.ID && p.Live != nil && !*p.Live
 }

@@ -21,6 +21,15 @@ func lastStatus(s *State) *v1.PodStatus {
 
 func startTime(s *State) *metav1.Time { return lastStatus(s).StartTime }
 
+// podDeadline returns when the pod has run for as long as it may, or the zero time.
+func podDeadline(s *State) time.Time {
+	start := startTime(s)
+	if s.pod == nil || s.pod.Spec.ActiveDeadlineSeconds == nil || start == nil {
+		return time.Time{}
+	}
+	return start.Add(time.Duration(*s.pod.Spec.ActiveDeadlineSeconds) * time.Second)
+}
+
 // findStatus returns the last status of the named container, or nil.
 func findStatus(s *State, name string) *v1.ContainerStatus {
 	last := lastStatus(s)
@@ -35,8 +44,8 @@ func findStatus(s *State, name string) *v1.ContainerStatus {
 	return nil
 }
 
-// condition returns the condition of that type, or nil.
-func condition(st *v1.PodStatus, kind v1.PodConditionType) *v1.PodCondition {
+// findCondition returns the condition of that type, or nil.
+func findCondition(st *v1.PodStatus, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range st.Conditions {
 		if st.Conditions[i].Type == kind {
 			return &st.Conditions[i]

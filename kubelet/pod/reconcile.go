@@ -53,7 +53,7 @@ func Reconcile(s *State, n Node, now time.Time) Plan {
 	}
 
 	p.Events = append(slices.Clone(s.events), p.Events...)
-	p.Cancel = unwanted(s, p.Stopping)
+	p.Cancel = unwantedActions(s, p.Stopping)
 	return *p
 }
 
@@ -64,9 +64,9 @@ func runHooks(s *State, d *decision) {
 	}
 }
 
-// unwanted returns the keys of actions in flight whose outcome is no longer needed: in a pod that ends, images and
-// volumes (calls to the runtime always run to their end), and the hooks of containers that have ended.
-func unwanted(s *State, stopping bool) (keys []string) {
+// unwantedActions returns the keys of actions in flight whose outcome is no longer needed: in a pod that ends, images
+// and volumes (calls to the runtime always run to their end), and the hooks of containers that have ended.
+func unwantedActions(s *State, stopping bool) (keys []string) {
 	keys = s.hooks.idle(s.runtime.Runtime, s.tasks)
 	if stopping {
 		keys = append(keys, s.tasks.preparing()...)
@@ -93,7 +93,7 @@ func stopCause(s *State, d *decision) *Stop {
 		return &Stop{Phase: s.last.Phase, Reason: s.last.Reason, Message: s.last.Message}
 	}
 
-	if at := deadline(s); !at.IsZero() && !d.now.Before(at) {
+	if at := podDeadline(s); !at.IsZero() && !d.now.Before(at) {
 		stop := &Stop{Phase: v1.PodFailed, Reason: deadlineReason,
 			Message: "Pod was active on the node longer than the specified deadline"}
 		d.plan.Events = append(d.plan.Events,
@@ -105,12 +105,4 @@ func stopCause(s *State, d *decision) *Stop {
 		return &Stop{}
 	}
 	return nil
-}
-
-func deadline(s *State) time.Time {
-	start := startTime(s)
-	if s.pod == nil || s.pod.Spec.ActiveDeadlineSeconds == nil || start == nil {
-		return time.Time{}
-	}
-	return start.Add(time.Duration(*s.pod.Spec.ActiveDeadlineSeconds) * time.Second)
 }

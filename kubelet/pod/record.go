@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Entry is one line of a log of facts: a fact that was taken, or a plan that was made. From a whole log the pod can be
@@ -42,7 +42,7 @@ func FactEntry(f Fact, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding a fact %T: %w", f, err)
 	}
-	return line(Entry{At: at, Type: typeName(f), Fact: text})
+	return encodeLine(Entry{At: at, Type: typeName(f), Fact: text})
 }
 
 // NewPlanEntry returns the line of a plan, with its line end.
@@ -50,15 +50,15 @@ func NewPlanEntry(n Node, p *Plan, at time.Time) ([]byte, error) {
 	if n.NetworkNotReady != "" {
 		n.NetworkNotReady = "not recorded"
 	}
-	return line(Entry{At: at, Type: PlanEntry, Node: &n, Plan: p.Describe(at)})
+	return encodeLine(Entry{At: at, Type: PlanEntry, Node: &n, Plan: p.Describe(at)})
 }
 
 // NewDroppedEntry returns the line that replaces that number of older ones.
 func NewDroppedEntry(count int, at time.Time) ([]byte, error) {
-	return line(Entry{At: at, Type: DroppedEntry, Count: count})
+	return encodeLine(Entry{At: at, Type: DroppedEntry, Count: count})
 }
 
-func line(e Entry) ([]byte, error) {
+func encodeLine(e Entry) ([]byte, error) {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encoding an entry: %w", err)
@@ -68,10 +68,24 @@ func line(e Entry) ([]byte, error) {
 
 func typeName(f Fact) string { return reflect.Indirect(reflect.ValueOf(f)).Type().Name() }
 
+// allFacts has one value of each type of fact, for the log.
+var allFacts = []Fact{
+	Desired{}, SourceGone{}, SourcesReady{}, Admitted{}, Refused{}, Stripped{}, NodeShutdown{}, Evicted{}, Reclaimed{},
+	Observed{}, Checked{}, Removed{},
+	ActionStarted{}, ActionDropped{}, TaskPanicked{},
+	VolumesPrepared{}, VolumesFailed{}, SandboxMade{}, SandboxFailed{}, ImagePresent{}, ImageFailed{},
+	ContainerStarted{}, StartFailed{}, HookDone{}, HookFailed{},
+	ContainerStopped{}, StopFailed{}, SandboxStopped{}, SandboxStopFailed{}, RemoveDone{}, RemoveFailed{}, CleanedUp{},
+	CleanupFailed{},
+	Probed{}, ProbeAdopted{},
+	Recalled{}, ResizeAgreed{}, ResizeRefused{}, ResizeSettled{}, Resized{},
+	StopBegan{}, Published{}, EventsSent{},
+}
+
 // factTypes are the types of facts by their names.
 var factTypes = func() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for _, f := range all {
+	for _, f := range allFacts {
 		out[typeName(f)] = reflect.TypeOf(f)
 	}
 	return out
@@ -126,10 +140,10 @@ func recordable(p *v1.Pod) *v1.Pod {
 			v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{Image: v.Image}})
 	}
 
-	for c := range spec.Init(p) {
+	for c := range desired.Init(p) {
 		out.Spec.InitContainers = append(out.Spec.InitContainers, recordableContainer(c))
 	}
-	for c := range spec.Apps(p) {
+	for c := range desired.Apps(p) {
 		out.Spec.Containers = append(out.Spec.Containers, recordableContainer(c))
 	}
 	for i := range p.Spec.EphemeralContainers {

@@ -17,8 +17,8 @@ import (
 // TestFactsAreListed: every type with the method of a fact can be read from a log. What cannot be listed by reflection
 // is found in the source.
 func TestFactsAreListed(t *testing.T) {
-	if len(factTypes) != len(all) {
-		t.Errorf("%d names for %d facts", len(factTypes), len(all))
+	if len(factTypes) != len(allFacts) {
+		t.Errorf("%d names for %d facts", len(factTypes), len(allFacts))
 	}
 	for name := range factSources(t) {
 		if factTypes[name] == nil {
@@ -29,7 +29,7 @@ func TestFactsAreListed(t *testing.T) {
 
 // TestEntries: each fact comes back from a log as it was, apart from texts for people.
 func TestEntries(t *testing.T) {
-	for _, f := range all {
+	for _, f := range allFacts {
 		text, err := FactEntry(f, now)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestEntries(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	const secret = "hunter2-do-not-record"
 	text := func(field reflect.Value) { field.SetString(secret) }
-	for _, f := range all {
+	for _, f := range allFacts {
 		v := reflect.New(reflect.TypeOf(f)).Elem()
 		fill(v, text)
 		line, err := FactEntry(v.Interface().(Fact), now)

@@ -5,8 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // A reset is the restart of all containers of a pod, init containers too, because one of them has ended by a rule of
@@ -16,19 +16,19 @@ import (
 // starts from the beginning in its sandbox. Upstream removes the containers; here they stay, so that restart counts,
 // logs and last states are those of any restart.
 
-// trigger returns the container whose end reset the pod last, or nil.
-func trigger(s *State) *observed.Container {
-	if s.pod == nil || !s.runtime.read() || !spec.MayReset(s.pod) {
+// resetTrigger returns the container whose end reset the pod last, or nil.
+func resetTrigger(s *State) *observed.Container {
+	if s.pod == nil || !s.runtime.read() || !desired.MayReset(s.pod) {
 		return nil
 	}
 	var last *observed.Container
 	for cur := range s.runtime.All() {
 		if cur.State != observed.Exited || last != nil && !cur.FinishedAt.After(last.FinishedAt) ||
-			spec.IsEphemeral(s.pod, cur.Name) {
+			desired.IsEphemeral(s.pod, cur.Name) {
 			continue
 		}
-		if c := spec.Find(s.pod, cur.Name); c != nil &&
-			spec.RuledAction(c, cur.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
+		if c := desired.Find(s.pod, cur.Name); c != nil &&
+			desired.RuledAction(c, cur.ExitCode) == v1.ContainerRestartRuleActionRestartAllContainers {
 			last = cur
 		}
 	}
@@ -38,21 +38,21 @@ func trigger(s *State) *observed.Container {
 // lastReset returns when the trigger of the pod's last reset ended, or the zero time; nil for a pod that cannot be
 // reset.
 func lastReset(s *State) *time.Time {
-	if !spec.MayReset(s.pod) {
+	if !desired.MayReset(s.pod) {
 		return nil
 	}
 	at := time.Time{}
-	if t := trigger(s); t != nil {
+	if t := resetTrigger(s); t != nil {
 		at = t.FinishedAt
 	}
 	return &at
 }
 
-// stale reports whether a container is of before the last reset of the pod: it was made before the trigger's end, or
+// isStale reports whether a container is of before the last reset of the pod: it was made before the trigger's end, or
 // afterwards by a plan that did not know of it yet.
-func stale(s *State, cur *observed.Container) bool {
-	t := trigger(s)
-	if t == nil || cur == nil || spec.IsEphemeral(s.pod, cur.Name) {
+func isStale(s *State, cur *observed.Container) bool {
+	t := resetTrigger(s)
+	if t == nil || cur == nil || desired.IsEphemeral(s.pod, cur.Name) {
 		return false
 	}
 	if cur.Reset == nil || cur.ID == t.ID {
@@ -61,13 +61,13 @@ func stale(s *State, cur *observed.Container) bool {
 	return cur.Reset.Before(t.FinishedAt)
 }
 
-// resetting reports whether a container of the pod was not made anew yet since the last reset.
-func resetting(s *State) bool {
-	if trigger(s) == nil {
+// inReset reports whether a container of the pod was not made anew yet since the last reset.
+func inReset(s *State) bool {
+	if resetTrigger(s) == nil {
 		return false
 	}
-	for c := range spec.Containers(s.pod) {
-		if stale(s, s.runtime.Newest(c.Name)) {
+	for c := range desired.Containers(s.pod) {
+		if isStale(s, s.runtime.Newest(c.Name)) {
 			return true
 		}
 	}
@@ -83,7 +83,7 @@ func resetCondition(s *State, phase v1.PodPhase) v1.PodCondition {
 		c.Reason = "PodCompleted"
 	case phase == v1.PodFailed:
 		c.Reason = "PodFailed"
-	case resetting(s):
+	case inReset(s):
 		c.Status, c.Reason, c.Message = v1.ConditionTrue, "RestartAllContainersStarted",
 			"container exited with restart policy rule"
 	}

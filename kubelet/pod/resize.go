@@ -8,20 +8,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // Resize is the progress of a change of the pod's resources. State.Pod asks for what is allocated.
 type Resize struct {
 	// Allocated is what the node has agreed to; nil until the note of an earlier kubelet was read.
-	Allocated *spec.Resources `json:"allocated,omitempty"`
+	Allocated *desired.Resources `json:"allocated,omitempty"`
 	// Generation is that of the pod that asked for it.
 	Generation int64 `json:"generation,omitempty"`
 	// Open is set while the cgroup of the pod may still have the earlier limits.
 	Open bool `json:"open,omitempty"`
-	// Actuated has, by container id, the resources that the runtime was last told (spec.InPod), if they are not those
-	// that the container was made with.
+	// Actuated has, by container id, the resources that the runtime was last told (desired.InPod), if they are not
+	// those that the container was made with.
 	Actuated map[string]v1.ResourceRequirements `json:"actuated,omitempty"`
 	// Pending is why the pod does not have what it asks for; nil if it has.
 	Pending *Pending `json:"-"`
@@ -38,8 +38,8 @@ func (p *Pending) same(other *Pending) bool {
 	return other != nil && p.Reason == other.Reason && p.Generation == other.Generation
 }
 
-// resizing is what the node has agreed to give a pod, and how far its containers have it.
-type resizing struct {
+// resizeState is what the node has agreed to give a pod, and how far its containers have it.
+type resizeState struct {
 	Resize
 	// noted is set once the note of an earlier kubelet was read for this version of the pod, settled once the node has
 	// answered the request of this version.
@@ -47,11 +47,11 @@ type resizing struct {
 }
 
 // renew begins with another version of the pod, which may ask for something else.
-func (r *resizing) renew() { r.noted, r.settled = false, false }
+func (r *resizeState) renew() { r.noted, r.settled = false, false }
 
 // recall takes over the note of an earlier kubelet. A pod that was never resized has none. Then its running containers
 // say what they were made with, because the spec may have changed while no kubelet ran.
-func (r *resizing) recall(note *Resize, p *v1.Pod, has *observed.Runtime) {
+func (r *resizeState) recall(note *Resize, p *v1.Pod, has *observed.Runtime) {
 	r.Resize, r.noted = Resize{}, true
 	if note != nil {
 		r.Resize = *note
@@ -60,7 +60,7 @@ func (r *resizing) recall(note *Resize, p *v1.Pod, has *observed.Runtime) {
 		return
 	}
 
-	made := spec.ResourcesOf(p)
+	made := desired.ResourcesOf(p)
 	for name := range made.Containers {
 		if c, ok := has.Latest(name); ok && c.MadeWith != nil && c.State == observed.Running {
 			made.Containers[name] = *c.MadeWith
@@ -70,13 +70,13 @@ func (r *resizing) recall(note *Resize, p *v1.Pod, has *observed.Runtime) {
 }
 
 // agree gives the pod what it asks for. note is what was written down for the next kubelet.
-func (r *resizing) agree(note Resize) { r.Resize, r.settled = note, true }
+func (r *resizeState) agree(note Resize) { r.Resize, r.settled = note, true }
 
 // keep ends a request without a change.
-func (r *resizing) keep() { r.settled, r.Pending = true, nil }
+func (r *resizeState) keep() { r.settled, r.Pending = true, nil }
 
 // told notes what the runtime was told of containers, by container id.
-func (r *resizing) told(actuated map[string]v1.ResourceRequirements) {
+func (r *resizeState) told(actuated map[string]v1.ResourceRequirements) {
 	all := maps.Clone(r.Actuated)
 	if all == nil {
 		all = map[string]v1.ResourceRequirements{}
@@ -97,14 +97,14 @@ func (r Resize) surviving(has *observed.Runtime) Resize {
 
 // granted returns the note with all that p asks for.
 func (r Resize) granted(p *v1.Pod) Resize {
-	now := spec.ResourcesOf(p)
+	now := desired.ResourcesOf(p)
 	r.Allocated, r.Generation, r.Open, r.Pending = &now, p.Generation, true, nil
 	return r
 }
 
-// needed returns the resources that a container of the pod should run with.
-func needed(p *v1.Pod, c *v1.Container) v1.ResourceRequirements {
-	return spec.InPod(c.Resources, spec.PodLimits(p))
+// neededResources returns the resources that a container of the pod should run with.
+func neededResources(p *v1.Pod, c *v1.Container) v1.ResourceRequirements {
+	return desired.InPod(c.Resources, desired.PodLimits(p))
 }
 
 // has returns the resources that a container runs with. A container without a record of them, which another kubelet
@@ -114,30 +114,31 @@ func (r Resize) has(p *v1.Pod, c *v1.Container, cur *observed.Container) v1.Reso
 		return told
 	}
 	if cur.MadeWith != nil {
-		return spec.InPod(*cur.MadeWith, cur.MadeIn)
+		return desired.InPod(*cur.MadeWith, cur.MadeIn)
 	}
-	return needed(p, c)
+	return neededResources(p, c)
 }
 
-// differs returns which of the resources that can be resized differ between what a container has and what it should
-// have.
-func differs(have, want v1.ResourceRequirements) (names []v1.ResourceName) {
+// differingResources returns which of the resources that can be resized differ between what a container has and what it
+// should have.
+func differingResources(have, want v1.ResourceRequirements) (names []v1.ResourceName) {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-		if compare(have.Requests, want.Requests, name) != 0 || compare(have.Limits, want.Limits, name) != 0 {
+		if compareAmount(have.Requests, want.Requests, name) != 0 ||
+			compareAmount(have.Limits, want.Limits, name) != 0 {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func compare(a, b v1.ResourceList, name v1.ResourceName) int {
+func compareAmount(a, b v1.ResourceList, name v1.ResourceName) int {
 	x, y := a[name], b[name]
 	return x.Cmp(y)
 }
 
 // restarts reports whether a running container must end for its new resources.
 func (r Resize) restarts(p *v1.Pod, c *v1.Container, cur *observed.Container) bool {
-	for _, name := range differs(r.has(p, c, cur), needed(p, c)) {
+	for _, name := range differingResources(r.has(p, c, cur), neededResources(p, c)) {
 		if slices.ContainsFunc(c.ResizePolicy, func(policy v1.ContainerResizePolicy) bool {
 			return policy.ResourceName == name && policy.RestartPolicy == v1.RestartContainer
 		}) {
@@ -156,19 +157,19 @@ func (r Resize) updates(p *v1.Pod, runs *observed.Runtime) (list []Update, ends 
 	}
 
 	var all []ranked
-	for c := range spec.Containers(p) {
+	for c := range desired.Containers(p) {
 		cur := runs.Newest(c.Name)
 		if cur == nil || cur.State != observed.Running {
 			continue
 		}
-		have, want := r.has(p, c, cur), needed(p, c)
-		if len(differs(have, want)) == 0 {
+		have, want := r.has(p, c, cur), neededResources(p, c)
+		if len(differingResources(have, want)) == 0 {
 			continue
 		}
 		ends = ends || r.restarts(p, c, cur)
-		rank := cmp.Or(compare(want.Limits, have.Limits, v1.ResourceMemory),
-			compare(want.Limits, have.Limits, v1.ResourceCPU),
-			compare(want.Requests, have.Requests, v1.ResourceCPU))
+		rank := cmp.Or(compareAmount(want.Limits, have.Limits, v1.ResourceMemory),
+			compareAmount(want.Limits, have.Limits, v1.ResourceCPU),
+			compareAmount(want.Requests, have.Requests, v1.ResourceCPU))
 		all = append(all, ranked{Update{ID: cur.ID, Name: c.Name}, rank})
 	}
 
@@ -195,10 +196,10 @@ func resizeMessage(what string, p *v1.Pod, generation int64, failure string) str
 	}
 
 	all.Generation, all.Error = generation, failure
-	for c := range spec.Init(p) {
+	for c := range desired.Init(p) {
 		all.InitContainers = append(all.InitContainers, one{c.Name, c.Resources})
 	}
-	for c := range spec.Apps(p) {
+	for c := range desired.Apps(p) {
 		all.Containers = append(all.Containers, one{c.Name, c.Resources})
 	}
 

@@ -29,7 +29,7 @@ func planResize(s *State, d *decision) (busy bool) {
 func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.Time) {
 	set := func(c v1.PodCondition) {
 		c.Status, c.LastTransitionTime = v1.ConditionTrue, metav1.NewTime(now.Truncate(time.Second))
-		if old := condition(last, c.Type); old != nil && old.Reason == c.Reason {
+		if old := findCondition(last, c.Type); old != nil && old.Reason == c.Reason {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 		st.Conditions = append(st.Conditions, c)
@@ -52,7 +52,8 @@ func resizeConditions(st *v1.PodStatus, s *State, last *v1.PodStatus, now time.T
 
 // resizeEvents adds the events of a resize that failed or ended since the latest published status.
 func resizeEvents(s *State, p *Plan) {
-	before, now := condition(lastStatus(s), v1.PodResizeInProgress), condition(&p.Status, v1.PodResizeInProgress)
+	before := findCondition(lastStatus(s), v1.PodResizeInProgress)
+	now := findCondition(&p.Status, v1.PodResizeInProgress)
 	switch {
 	case now != nil && now.Reason != "" && (before == nil || before.Reason == ""):
 		p.Events = append(p.Events,

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 func amounts(pairs ...string) v1.ResourceList {
@@ -32,7 +32,7 @@ func sized(had, has v1.ResourceRequirements, open bool) func(*State) {
 	return func(s *State) {
 		s.runtime.Containers[0].MadeWith = &had
 		s.pod.Spec.Containers[0].Resources = has
-		r := spec.ResourcesOf(s.pod)
+		r := desired.ResourcesOf(s.pod)
 		s.resize.Resize = Resize{Allocated: &r, Generation: 3, Open: open}
 	}
 }
@@ -101,7 +101,7 @@ func TestResize(t *testing.T) {
 			t.Errorf("%s: %v", c.name, bad)
 		}
 		got := "-"
-		if cond := condition(&p.Status, v1.PodResizeInProgress); cond != nil {
+		if cond := findCondition(&p.Status, v1.PodResizeInProgress); cond != nil {
 			got = cond.Reason
 			if cond.ObservedGeneration != 3 || cond.Status != v1.ConditionTrue {
 				t.Errorf("%s: %+v", c.name, cond)
@@ -138,19 +138,20 @@ func TestResizeReported(t *testing.T) {
 	}
 
 	p := look(now)
-	if c := condition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" || c.Message != "no room" ||
+	if c := findCondition(&p.Status, v1.PodResizePending); c == nil || c.Reason != "Deferred" ||
+		c.Message != "no room" ||
 		c.ObservedGeneration != 4 {
 		t.Fatalf("pending: %+v", c)
 	}
 
 	p = look(now.Add(time.Minute))
-	if c := condition(&p.Status, v1.PodResizePending); !c.LastTransitionTime.Time.Equal(now) {
+	if c := findCondition(&p.Status, v1.PodResizePending); !c.LastTransitionTime.Time.Equal(now) {
 		t.Errorf("pending since %v", c.LastTransitionTime)
 	}
 
 	s.resize.Pending, s.resize.Open, s.resize.Generation = nil, true, 4
-	if p = look(now); condition(&p.Status, v1.PodResizePending) != nil ||
-		condition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
+	if p = look(now); findCondition(&p.Status, v1.PodResizePending) != nil ||
+		findCondition(&p.Status, v1.PodResizeInProgress) == nil || len(p.Events) != 0 {
 		t.Errorf("begun: %+v %v", p.Status.Conditions, p.Events)
 	}
 
@@ -168,7 +169,7 @@ func TestResizeReported(t *testing.T) {
 	if len(p.Events) != 1 || p.Events[0].Reason != "ResizeCompleted" || p.Events[0].Message != want {
 		t.Errorf("done: %v", p.Events)
 	}
-	if condition(&p.Status, v1.PodResizeInProgress) != nil {
+	if findCondition(&p.Status, v1.PodResizeInProgress) != nil {
 		t.Errorf("done: %+v", p.Status.Conditions)
 	}
 }
@@ -280,7 +281,7 @@ func TestResizeInPod(t *testing.T) {
 		s.pod.Spec.Resources = &v1.ResourceRequirements{Limits: limits(c.wants)}
 		s.runtime.Containers[0].MadeIn = c.madeIn
 		if c.told {
-			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: spec.InPod(c.has,
+			s.resize.Actuated = map[string]v1.ResourceRequirements{s.runtime.Containers[0].ID: desired.InPod(c.has,
 				limits(c.wants))}
 		}
 		if c.restarts {

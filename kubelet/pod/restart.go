@@ -7,41 +7,41 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"porthole.dev/porthole/internal/retry"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
-// again reports whether an exited container is to run again: by its rules and policy, because its definition changed,
-// because the pod was reset, or because the container was stopped for a probe that failed. With which exit code it then
-// ends does not matter.
-func again(s *State, c *v1.Container, cur *observed.Container) bool {
-	if cur == nil || cur.State != observed.Exited || cur.Changed(c) || spec.Restartable(s.pod, c, cur.ExitCode) {
+// runsAgain reports whether an exited container is to run again: by its rules and policy, because its definition
+// changed, because the pod was reset, or because the container was stopped for a probe that failed. With which exit
+// code it then ends does not matter.
+func runsAgain(s *State, c *v1.Container, cur *observed.Container) bool {
+	if cur == nil || cur.State != observed.Exited || cur.Changed(c) || desired.Restartable(s.pod, c, cur.ExitCode) {
 		return true
 	}
-	return stale(s, cur) || s.probes.failed(c, cur) && spec.Policy(s.pod, c) != v1.RestartPolicyNever
+	return isStale(s, cur) || s.probes.failed(c, cur) && desired.Policy(s.pod, c) != v1.RestartPolicyNever
 }
 
-// want is a container that should be started as soon as its volumes, its image and the sandbox are there.
-type want struct {
+// nextInstance is a container that should be started as soon as its volumes, its image and the sandbox are there.
+type nextInstance struct {
 	c       *v1.Container
 	attempt uint32
 	backoff *Backoff
 }
 
-// restart returns that c is to start after cur, or plans the wake-up at the end of its back-off and returns nil.
-func restart(s *State, c *v1.Container, cur *observed.Container, d *decision) *want {
+// restartAfter returns that c is to start after cur, or plans the wake-up at the end of its back-off and returns nil.
+func restartAfter(s *State, c *v1.Container, cur *observed.Container, d *decision) *nextInstance {
 	switch {
 	case s.tasks.busy(startKey(c.Name)): // its back-off is already that of the next restart
 		return nil
 	case cur == nil:
-		return &want{c: c, attempt: lostAttempts(s, c.Name, nil)}
+		return &nextInstance{c: c, attempt: lostAttempts(s, c.Name, nil)}
 	case cur.State == observed.Created: // made but never started, for example because the kubelet was killed in between
 		removeContainer(s, d, cur)
 		return nil
 	}
 
-	if t := trigger(s); t != nil && cur.ID != t.ID && stale(s, cur) { // it did not end by itself
-		return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur))}
+	if t := resetTrigger(s); t != nil && cur.ID != t.ID && isStale(s, cur) { // it did not end by itself
+		return &nextInstance{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur))}
 	}
 
 	at, entry := nextStart(backoffOf(s, c, cur, d.node), cur.FinishedAt, d.node)
@@ -62,7 +62,7 @@ func restart(s *State, c *v1.Container, cur *observed.Container, d *decision) *w
 	}
 
 	entry.At = d.now
-	return &want{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
+	return &nextInstance{c: c, attempt: max(cur.Attempt+1, lostAttempts(s, c.Name, cur)), backoff: &entry}
 }
 
 // lostAttempts returns the next attempt of a container whose newest instance the runtime has lost, for example in a

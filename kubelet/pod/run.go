@@ -1,17 +1,19 @@
 package pod
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // planRun plans the actions of a pod that should run.
 func planRun(s *State, d *decision) {
-	d.plan.wake(deadline(s))
+	d.plan.wake(podDeadline(s))
 	if !s.admitted {
 		return
 	}
@@ -19,12 +21,12 @@ func planRun(s *State, d *decision) {
 		d.whenDue(s.volumes.failure, func() { d.do(s.tasks, Action{Kind: PrepareVolumes, Key: VolumesKey}) })
 	}
 
-	next, reset := unmade(s, d), &time.Time{}
+	next, reset := unmadeApps(s, d), &time.Time{}
 	if next == nil {
 		if stopStale(s, d) {
 			return
 		}
-		next, reset = wanted(s, d), lastReset(s)
+		next, reset = nextContainers(s, d), lastReset(s)
 	}
 
 	box := s.runtime.NewestSandbox()
@@ -60,7 +62,7 @@ func planRun(s *State, d *decision) {
 // imageVolumes plans to make the images of the volumes that a container mounts present, and reports whether all are.
 func imageVolumes(s *State, c *v1.Container, d *decision) (present bool) {
 	present = true
-	for _, v := range spec.MountedImages(s.pod, c) {
+	for _, v := range desired.MountedImages(s.pod, c) {
 		img := s.images[VolumeImage(v)]
 		if img.Ref != "" {
 			continue
@@ -82,7 +84,7 @@ func planSandbox(s *State, d *decision, needed bool) {
 	for c := range s.runtime.All() { // the containers of an unusable sandbox are stopped first
 		if c.State == observed.Running {
 			stopContainer(s, d, c,
-				stopOrder{left: grace(s), message: "Pod sandbox changed, it will be killed and re-created."})
+				stopOrder{left: gracePeriod(s), message: "Pod sandbox changed, it will be killed and re-created."})
 			needed = false
 		}
 	}
@@ -126,11 +128,158 @@ func planSandbox(s *State, d *decision, needed bool) {
 	d.try(s.tasks, Action{Kind: CreateSandbox, Key: SandboxKey, Attempt: attempt})
 }
 
+// nextContainers returns the containers to start now, in order, and plans to stop those that must not go on.
+func nextContainers(s *State, d *decision) (next []nextInstance) {
+	for c := range desired.Ephemeral(s.pod) {
+		// it starts once, regardless of how it ends
+		if cur := s.runtime.Newest(c.Name); cur == nil || cur.State == observed.Created {
+			if w := restartAfter(s, c, cur, d); w != nil {
+				next = append(next, *w)
+			}
+		}
+	}
+
+	seen, finished := appsSeen(s), appsEnd(s)
+	for c := range desired.Init(s.pod) {
+		if desired.IsSidecar(c) {
+			if finished {
+				continue
+			}
+			w, up := planSidecar(s, c, d)
+			if w != nil {
+				next = append(next, *w)
+			}
+			if !up && !seen {
+				return next
+			}
+			continue
+		}
+		if seen {
+			continue
+		}
+		w, done := planInit(s, c, d)
+		if w != nil {
+			next = append(next, *w)
+		}
+		if !done {
+			return next
+		}
+	}
+
+	for c := range desired.Apps(s.pod) {
+		if w := planApp(s, c, d); w != nil {
+			next = append(next, *w)
+		}
+	}
+	return next
+}
+
+// planSidecar plans an init container that runs beside the others; up reports whether the containers after it may
+// start.
+func planSidecar(s *State, c *v1.Container, d *decision) (w *nextInstance, up bool) {
+	cur := s.runtime.Newest(c.Name)
+	if cur != nil && cur.State == observed.Running {
+		stopBad(s, c, cur, d)
+		return nil, s.probes.started(c, cur)
+	}
+	return restartAfter(s, c, cur, d), false
+}
+
+// planInit plans a regular init container.
+func planInit(s *State, c *v1.Container, d *decision) (w *nextInstance, done bool) {
+	cur := s.runtime.Newest(c.Name)
+	box := s.runtime.NewestSandbox()
+	fresh := cur != nil && box != nil && cur.SandboxID != box.ID // it ran in a sandbox that is gone: it runs once more
+	switch {
+	case cur != nil && cur.State == observed.Running:
+		return nil, false
+	case cur != nil && !fresh && cur.State == observed.Exited && cur.ExitCode == 0 && !isStale(s, cur):
+		return nil, true
+	}
+	return restartAfter(s, c, cur, d), false
+}
+
+// planApp plans one regular container.
+func planApp(s *State, c *v1.Container, d *decision) *nextInstance {
+	cur := s.runtime.Newest(c.Name)
+	switch {
+	case cur != nil && cur.State == observed.Running:
+		stopBad(s, c, cur, d)
+		return nil
+	case !runsAgain(s, c, cur):
+		return nil
+	}
+	return restartAfter(s, c, cur, d)
+}
+
+// stopBad plans to stop a running container that must not go on as it is. After its end it is started again.
+func stopBad(s *State, c *v1.Container, cur *observed.Container, d *decision) {
+	why, left := "", gracePeriod(s)
+	switch {
+	case cur.Changed(c):
+		why = fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
+	case s.hooks.failed(c.Name, cur.ID):
+		why = "FailedPostStartHook"
+	case s.probes.failed(c, cur):
+		probe := s.probes[c.Name]
+		why, left = fmt.Sprintf("Container %s %s, will be restarted", c.Name, probe.Message), probe.grace(c, left)
+	case s.resize.restarts(s.pod, c, cur):
+		why = fmt.Sprintf("Container %s resize requires restart", c.Name)
+	default:
+		return
+	}
+	stopContainer(s, d, cur, stopOrder{left: left, message: why})
+}
+
+// unmadeApps returns the app containers that have never been started, when another app container of the pod has already
+// ended by a rule of RestartAllContainers. That can happen because containers are started one after the other. They
+// are started first, and then restarted with all others, so that their restart counts are 1: upstream starts all app
+// containers in one pass (SyncPod in pkg/kubelet/kuberuntime of 1.36.3) and restarts them afterwards. A container
+// whose image is not there, or whose start fails, is not waited for.
+func unmadeApps(s *State, d *decision) (next []nextInstance) {
+	t := resetTrigger(s)
+	if t == nil || desired.IsInit(s.pod, t.Name) {
+		return nil
+	}
+	for c := range desired.Containers(s.pod) {
+		if cur := s.runtime.Newest(c.Name); cur != nil && !isStale(s, cur) { // the reset has begun
+			return nil
+		}
+	}
+
+	for c := range desired.Apps(s.pod) {
+		if s.runtime.Newest(c.Name) != nil || s.images[c.Name].Ref == "" || s.tasks.failures[c.Name] != nil {
+			continue
+		}
+		if w := restartAfter(s, c, nil, d); w != nil {
+			next = append(next, *w)
+		}
+	}
+	return next
+}
+
+// stopStale plans to stop the containers of before the last reset. It reports whether one still runs. A trigger of the
+// future, after the clock was set back, stops nothing: what is made meanwhile would seem to be of before it.
+func stopStale(s *State, d *decision) (running bool) {
+	t := resetTrigger(s)
+	if t == nil || t.FinishedAt.After(d.now) {
+		return false
+	}
+	for _, c := range slices.Backward(s.runtime.Containers) {
+		if c.State == observed.Running && isStale(s, &c) && desired.Find(s.pod, c.Name) != nil {
+			running = true
+			stopContainer(s, d, &c,
+				stopOrder{message: "Container " + t.Name + " has ended, all containers are restarted"})
+		}
+	}
+	return running
+}
+
 // removeSurplus removes containers and sandboxes that were replaced. Of each container name it keeps the newest that
 // has exited, because `kubectl logs --previous` and the last termination state are read from it. It keeps the sandbox
 // in use, and any other in which a container still is. The pod has a sandbox.
 func removeSurplus(s *State, d *decision) {
-	last := trigger(s) // what it reset may not all run yet
+	last := resetTrigger(s) // what it reset may not all run yet
 	for c := range s.runtime.All() {
 		if c.State != observed.Exited {
 			continue

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"porthole.dev/porthole/internal/script"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // TestScripts plays testdata/*.txtar. A script is the life of one pod; its sections are
@@ -146,7 +146,7 @@ func (p *player) giveRuntime(text string) error {
 			one.CreatedAt = p.now.Add(-age)
 		}
 		if c.Image != "" {
-			one.Hash = spec.Hash(&v1.Container{Name: c.Name, Image: c.Image})
+			one.Hash = desired.Hash(&v1.Container{Name: c.Name, Image: c.Image})
 		}
 		if err := one.State.UnmarshalText([]byte(c.State)); err != nil {
 			return err

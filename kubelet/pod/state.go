@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // State is all that the node knows about one pod. Only Take changes it; Reconcile and the methods below read it. The
@@ -15,21 +15,21 @@ import (
 //
 // Each part keeps rules of its own, which its type says; what is here is what one part means for another.
 type State struct {
-	source source
+	source sourceState
 	// pod is the pod as its source has it, with the resources that the node agreed to. Nil for an orphan.
 	pod *v1.Pod
 	// admitted is set once the node agreed to run the pod.
 	admitted bool
-	resize   resizing
+	resize   resizeState
 
-	runtime  objects
-	volumes  volumes
-	images   images
-	probes   probes
-	hooks    hooks
-	tasks    tasks
+	runtime  runtimeObjects
+	volumes  volumeState
+	images   imageStates
+	probes   probeResults
+	hooks    hookStates
+	tasks    taskState
 	backoffs map[string]Backoff // by container name
-	ending   ending
+	ending   endState
 
 	// last is the latest published status; nil before the first.
 	last *v1.PodStatus
@@ -37,8 +37,8 @@ type State struct {
 	events []Event
 }
 
-// source is what the sources of pods say of one pod.
-type source struct {
+// sourceState is what the sources of pods say of one pod.
+type sourceState struct {
 	// pod is the latest version. Nil for a pod that only the runtime knows (an orphan).
 	pod *v1.Pod
 	// static pods come from files; their status goes to a mirror.
@@ -52,12 +52,26 @@ type source struct {
 // NewState returns the state of a pod of which nothing is known yet.
 func NewState() *State {
 	return &State{
-		runtime: objects{removed: map[string]bool{}, stopped: map[string]bool{}},
-		images:  images{}, probes: probes{}, hooks: hooks{},
-		tasks:    tasks{inFlight: map[string]time.Time{}, failures: map[string]*Failure{}},
+		runtime: runtimeObjects{removed: map[string]bool{}, stopped: map[string]bool{}},
+		images:  imageStates{}, probes: probeResults{}, hooks: hookStates{},
+		tasks:    taskState{inFlight: map[string]time.Time{}, failures: map[string]*Failure{}},
 		backoffs: map[string]Backoff{},
 	}
 }
+
+// Fact is one thing that was learned about a pod, or done for it. The types of this package that implement it are all
+// that there are; each says in its comment when it is true, and doc.go has the table of what follows from it.
+//
+// Facts are data: they can be written to a log and read back (see Entry). Texts for people, such as the messages of
+// errors, are not part of the log.
+type Fact interface {
+	// take changes s. A fact that does not fit the state changes nothing.
+	take(s *State, now time.Time)
+}
+
+// Take changes the state by what was learned at that time. It is the only way to change one. A fact that does not fit,
+// for example the result of a probe of a container that was replaced since, changes nothing.
+func (s *State) Take(f Fact, now time.Time) { f.take(s, now) }
 
 // Pod returns the desired pod with the resources that the node agreed to, or nil for an orphan.
 func (s *State) Pod() *v1.Pod { return s.pod }
@@ -93,7 +107,7 @@ func (s *State) ProbeTarget(container string) string { return s.probes[container
 func (s *State) Hooked(container, id string) bool { return s.hooks.open(container, id) }
 
 // VolumeFailures returns the number of failures in a row to prepare the volumes.
-func (s *State) VolumeFailures() int { return s.volumes.failures() }
+func (s *State) VolumeFailures() int { return s.volumes.failureCount() }
 
 // Undecided reports whether it is too early to decide about the pod: no source has it, but not all sources were read.
 func (s *State) Undecided() bool { return s.pod == nil && !s.source.ready }
@@ -157,7 +171,7 @@ func (s *State) renew(p *v1.Pod) {
 	}
 
 	s.images.keepWanted(before, s.pod)
-	for c := range spec.All(s.pod) {
+	for c := range desired.All(s.pod) {
 		s.tasks.retryNow(c.Name)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // makeStatus derives the pod's status from what is known. Conditions that others own stay as they are.
@@ -46,14 +46,14 @@ func makeStatus(s *State, d *decision, phase v1.PodPhase) v1.PodStatus {
 	}
 
 	podIPs(&st, s, d.node)
-	for c := range spec.Init(s.pod) {
+	for c := range desired.Init(s.pod) {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, containerStatus(s, d, c, phase))
 	}
-	for c := range spec.Apps(s.pod) {
+	for c := range desired.Apps(s.pod) {
 		st.ContainerStatuses = append(st.ContainerStatuses, containerStatus(s, d, c, phase))
 	}
 	slices.SortFunc(st.ContainerStatuses, func(a, b v1.ContainerStatus) int { return strings.Compare(a.Name, b.Name) })
-	for c := range spec.Ephemeral(s.pod) {
+	for c := range desired.Ephemeral(s.pod) {
 		st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, containerStatus(s, d, c, phase))
 	}
 
@@ -107,7 +107,7 @@ func podIPs(st *v1.PodStatus, s *State, f Node) {
 // has none, or only an older one than was reported, the instance was lost, and lostStatus says what can be said.
 func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) v1.ContainerStatus {
 	f := d.node
-	cur, prev := shown(s, c.Name)
+	cur, prev := shownInstances(s, c.Name)
 	st := v1.ContainerStatus{Name: c.Name, Image: c.Image}
 	no := false
 	st.Started = &no
@@ -126,7 +126,7 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 	st.User = cur.User
 	st.VolumeMounts = mountStatuses(c, d.node.recursive(s.runtime.NewestSandbox()))
 	if prev != nil && prev.State == observed.Exited {
-		st.LastTerminationState.Terminated = terminated(prev, f)
+		st.LastTerminationState.Terminated = terminatedState(prev, f)
 	} else if old := findStatus(s, c.Name); prev == nil && old != nil && cur.Attempt > 0 {
 		st.LastTerminationState = old.LastTerminationState
 	}
@@ -135,14 +135,14 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 		st.State.Running = &v1.ContainerStateRunning{StartedAt: metav1.NewTime(cur.StartedAt)}
 		up := s.probes.started(c, cur)
 		st.Started = &up
-		st.Ready = !spec.EndsBeforeApps(s.pod, c) && s.probes.ready(c, cur)
+		st.Ready = !desired.EndsBeforeApps(s.pod, c) && s.probes.ready(c, cur)
 		st.AllocatedResources = c.Resources.Requests
 		st.Resources = shownResources(s, c, cur)
 		return st
 	}
 
-	st.State.Terminated = terminated(cur, f)
-	if spec.EndsBeforeApps(s.pod, c) {
+	st.State.Terminated = terminatedState(cur, f)
+	if desired.EndsBeforeApps(s.pod, c) {
 		st.Ready = cur.ExitCode == 0
 	}
 	if s.ending.stop == nil && s.pod.DeletionTimestamp == nil && !terminal(phase) {
@@ -155,14 +155,14 @@ func containerStatus(s *State, d *decision, c *v1.Container, phase v1.PodPhase) 
 // waitAfterExit turns the status of an exited container into a waiting one if the container has to wait for its
 // restart.
 func waitAfterExit(s *State, d *decision, st *v1.ContainerStatus, c *v1.Container) {
-	cur, _ := shown(s, c.Name)
-	if t := trigger(s); t != nil && t.ID != cur.ID && stale(s, cur) {
+	cur, _ := shownInstances(s, c.Name)
+	if t := resetTrigger(s); t != nil && t.ID != cur.ID && isStale(s, cur) {
 		st.LastTerminationState.Terminated, st.State, st.Ready = st.State.Terminated,
 			v1.ContainerState{Waiting: resetWaiting()}, false
 		return
 	}
-	if s.tasks.busy(startKey(c.Name)) || spec.IsEphemeral(s.pod, c.Name) || !again(s, c, cur) ||
-		spec.EndsBeforeApps(s.pod, c) && cur.ExitCode == 0 {
+	if s.tasks.busy(startKey(c.Name)) || desired.IsEphemeral(s.pod, c.Name) || !runsAgain(s, c, cur) ||
+		desired.EndsBeforeApps(s.pod, c) && cur.ExitCode == 0 {
 		return
 	}
 
@@ -228,7 +228,7 @@ func lostStatus(s *State, st *v1.ContainerStatus, c *v1.Container, phase v1.PodP
 	}
 
 	wait := &v1.ContainerStateWaiting{Reason: "ContainerCreating"}
-	if len(s.pod.Spec.InitContainers) > 0 && !spec.IsEphemeral(s.pod, c.Name) {
+	if len(s.pod.Spec.InitContainers) > 0 && !desired.IsEphemeral(s.pod, c.Name) {
 		wait.Reason = "PodInitializing"
 	}
 	if fail := s.tasks.failures[c.Name]; fail != nil {
@@ -264,7 +264,7 @@ func mountStatuses(c *v1.Container, possible bool) (out []v1.VolumeMountStatus) 
 	return out
 }
 
-func terminated(c *observed.Container, f Node) *v1.ContainerStateTerminated {
+func terminatedState(c *observed.Container, f Node) *v1.ContainerStateTerminated {
 	return &v1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
 		StartedAt: metav1.NewTime(c.StartedAt), FinishedAt: metav1.NewTime(c.FinishedAt),
 		ContainerID: f.RuntimeName + "://" + c.ID}

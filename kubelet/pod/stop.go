@@ -7,8 +7,8 @@ import (
 	"porthole.dev/porthole/kubelet/pod/observed"
 )
 
-// grace returns how long a container of the pod may take to end.
-func grace(s *State) time.Duration {
+// gracePeriod returns how long a container of the pod may take to end.
+func gracePeriod(s *State) time.Duration {
 	g := 30 * time.Second
 	if s.pod == nil {
 		return time.Second

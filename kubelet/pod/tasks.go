@@ -14,9 +14,9 @@ type Failure struct {
 	Count           int
 }
 
-// tasks are the actions that are carried out for a pod, and the failures of those that are to be tried again. At most
-// one action per key is in flight.
-type tasks struct {
+// taskState has the actions that are carried out for a pod, and the failures of those that are to be tried again. At
+// most one action per key is in flight.
+type taskState struct {
 	// inFlight holds the keys of the actions that run, with the deadline of stops.
 	inFlight map[string]time.Time
 	failures map[string]*Failure // by failureKey
@@ -55,10 +55,10 @@ func failureKey(a Action) string {
 	return a.Key
 }
 
-func (t tasks) busy(key string) bool { _, ok := t.inFlight[key]; return ok }
+func (t taskState) busy(key string) bool { _, ok := t.inFlight[key]; return ok }
 
 // begin adds an action to those that run. It reports false if one with its key runs already.
-func (t tasks) begin(a Action) bool {
+func (t taskState) begin(a Action) bool {
 	if t.busy(a.Key) {
 		return false
 	}
@@ -67,7 +67,7 @@ func (t tasks) begin(a Action) bool {
 }
 
 // end takes an action out of those that run. It reports false if it does not run: then nothing can have come of it.
-func (t tasks) end(key string) bool {
+func (t taskState) end(key string) bool {
 	if !t.busy(key) {
 		return false
 	}
@@ -76,7 +76,7 @@ func (t tasks) end(key string) bool {
 }
 
 // starting reports whether a container is being started, or its postStart hook runs.
-func (t tasks) starting() bool {
+func (t taskState) starting() bool {
 	for key := range t.inFlight {
 		if strings.HasPrefix(key, "start/") {
 			return true
@@ -86,7 +86,7 @@ func (t tasks) starting() bool {
 }
 
 // preparing returns the keys of the actions that fetch what only a pod that runs needs, in no order.
-func (t tasks) preparing() (keys []string) {
+func (t taskState) preparing() (keys []string) {
 	for key := range t.inFlight {
 		if key == VolumesKey || strings.HasPrefix(key, "image/") {
 			keys = append(keys, key)
@@ -97,7 +97,7 @@ func (t tasks) preparing() (keys []string) {
 
 // stops returns how many stops of a container are in flight, and the earliest of their deadlines. One that is repeated
 // with less time has its number behind the key of the first.
-func (t tasks) stops(id string) (n int, earliest time.Time) {
+func (t taskState) stops(id string) (n int, earliest time.Time) {
 	for key, at := range t.inFlight {
 		if key != stopKey(id) && !strings.HasPrefix(key, stopKey(id)+"/") {
 			continue
@@ -110,12 +110,12 @@ func (t tasks) stops(id string) (n int, earliest time.Time) {
 }
 
 // fail notes the failure of an action. The wait before the next try doubles with every failure in a row.
-func (t tasks) fail(a Action, reason, message string, now time.Time) {
+func (t taskState) fail(a Action, reason, message string, now time.Time) {
 	t.failAfter(retries[a.Kind], a, reason, message, now)
 }
 
 // failAfter notes a failure whose first wait is not that of the kind.
-func (t tasks) failAfter(first time.Duration, a Action, reason, message string, now time.Time) {
+func (t taskState) failAfter(first time.Duration, a Action, reason, message string, now time.Time) {
 	key, count := failureKey(a), 1
 	if old := t.failures[key]; old != nil {
 		count = old.Count + 1
@@ -125,10 +125,10 @@ func (t tasks) failAfter(first time.Duration, a Action, reason, message string, 
 }
 
 // succeed forgets the failures under a key.
-func (t tasks) succeed(key string) { delete(t.failures, key) }
+func (t taskState) succeed(key string) { delete(t.failures, key) }
 
 // retryNow ends the wait after the failures under a key.
-func (t tasks) retryNow(key string) {
+func (t taskState) retryNow(key string) {
 	if f := t.failures[key]; f != nil {
 		due := *f
 		due.RetryAt = time.Time{}

@@ -14,8 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // transition is one line of the table in doc.go.
@@ -391,7 +391,7 @@ func resizePart(base []Fact) part {
 			"resizing": after(agreed, begins(ResizePod, ResizeKey, ""))},
 		facts: []Fact{Recalled{}, ResizeAgreed{}, ResizeRefused{Reason: v1.PodReasonInfeasible, Message: "y"},
 			ResizeSettled{},
-			Resized{Resources: spec.ResourcesOf(more.Pod)}},
+			Resized{Resources: desired.ResourcesOf(more.Pod)}},
 	}
 }
 

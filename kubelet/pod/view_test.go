@@ -12,7 +12,8 @@ import (
 // TestView: the newest instance of each container is shown, the logs of all of them, and the given status in place of
 // the API's.
 func TestView(t *testing.T) {
-	s := State{pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}}, runtime: objects{Runtime: &observed.Runtime{}}}
+	s := State{pod: &v1.Pod{Status: v1.PodStatus{Phase: v1.PodPending}},
+		runtime: runtimeObjects{Runtime: &observed.Runtime{}}}
 	got := s.View(v1.PodStatus{Phase: v1.PodRunning})
 	if got.SandboxID != "" || len(got.Containers) != 0 || got.Pod.Status.Phase != v1.PodRunning ||
 		s.pod.Status.Phase != v1.PodPending {

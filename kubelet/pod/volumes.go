@@ -6,8 +6,9 @@ import (
 	"porthole.dev/porthole/internal/retry"
 )
 
-// volumes says how far the volumes of a pod are prepared. Either they are ready, or the last attempt may have failed.
-type volumes struct {
+// volumeState says how far the volumes of a pod are prepared. Either they are ready, or the last attempt may have
+// failed.
+type volumeState struct {
 	ready   bool
 	failure *Failure
 }
@@ -19,25 +20,25 @@ var volumeBackoff = retry.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Mi
 
 const toldVolumeFailure = 4
 
-// failures returns the number of failures in a row.
-func (v *volumes) failures() int {
+// failureCount returns the number of failures in a row.
+func (v *volumeState) failureCount() int {
 	if v.failure == nil {
 		return 0
 	}
 	return v.failure.Count
 }
 
-func (v *volumes) prepared() { *v = volumes{ready: true} }
+func (v *volumeState) prepared() { *v = volumeState{ready: true} }
 
 // fail notes one more failure. It reports whether failures are to be told of, because they are no longer those of a pod
 // that is new.
-func (v *volumes) fail(message string, now time.Time) (told bool) {
-	count := v.failures() + 1
+func (v *volumeState) fail(message string, now time.Time) (told bool) {
+	count := v.failureCount() + 1
 	v.failure = &Failure{Message: message, RetryAt: now.Add(volumeBackoff.Wait(count)), Count: count}
 	return count >= toldVolumeFailure
 }
 
 // panicked notes that the attempt ended with a panic. It does not count as one of a row.
-func (v *volumes) panicked(message string, now time.Time) {
+func (v *volumeState) panicked(message string, now time.Time) {
 	v.failure = &Failure{Message: message, RetryAt: now.Add(taskRetry)}
 }

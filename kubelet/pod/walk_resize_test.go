@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // The part of a walk that changes the pod's resources: some containers restart for it, and the node keeps a note of how
@@ -26,7 +26,7 @@ func (w *walk) sizes() {
 				RestartPolicy: v1.RestartContainer}}
 		}
 	}
-	r := spec.ResourcesOf(w.api)
+	r := desired.ResourcesOf(w.api)
 	w.note = Resize{Allocated: &r, Actuated: map[string]v1.ResourceRequirements{}}
 }
 
@@ -66,7 +66,7 @@ func (w *walk) askNode() {
 
 // resized ends a ResizePod that was planned for p.
 func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
-	f := Resized{Resources: spec.ResourcesOf(p), Actuated: map[string]v1.ResourceRequirements{}, Failed: !well}
+	f := Resized{Resources: desired.ResourcesOf(p), Actuated: map[string]v1.ResourceRequirements{}, Failed: !well}
 	for n, u := range a.Updates {
 		if !well && n > 0 {
 			break
@@ -78,7 +78,7 @@ func (w *walk) resized(a Action, p *v1.Pod, well bool) Fact {
 
 // restartsFor reports whether a container has to end for its new resources.
 func (w *walk) restartsFor(c *observed.Container) bool {
-	for app := range spec.Apps(w.state.Pod()) {
+	for app := range desired.Apps(w.state.Pod()) {
 		if app.Name == c.Name {
 			return w.state.resize.restarts(w.state.Pod(), app, c)
 		}
@@ -91,10 +91,10 @@ func (w *walk) checkSizes() {
 	if w.plan.Status.Phase != v1.PodRunning {
 		return
 	}
-	if w.state.resize.Open || condition(&w.plan.Status, v1.PodResizeInProgress) != nil {
+	if w.state.resize.Open || findCondition(&w.plan.Status, v1.PodResizeInProgress) != nil {
 		w.fatal("it rests in the middle of a resize")
 	}
-	want := spec.ResourcesOf(w.api).Containers
+	want := desired.ResourcesOf(w.api).Containers
 	for _, c := range w.runtime.Containers {
 		has, told := w.state.resize.Actuated[c.ID]
 		if !told {

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // walk is a random life of a pod: actions succeed, fail or are cut off, containers and sandboxes die, probes fail, and
@@ -249,7 +249,7 @@ func (w *walk) startContainer(a Action, id string, well bool) Fact {
 
 	c := observed.Container{ID: id, SandboxID: a.ID, Name: a.Name, Attempt: a.Attempt, CreatedAt: w.now,
 		State: observed.Running, StartedAt: w.now}
-	size := spec.ResourcesOf(w.asked[a.Key]).Containers[a.Name]
+	size := desired.ResourcesOf(w.asked[a.Key]).Containers[a.Name]
 	c.MadeWith = &size
 	if !well {
 		c.State, c.StartedAt = observed.Created, time.Time{}
@@ -258,7 +258,7 @@ func (w *walk) startContainer(a Action, id string, well bool) Fact {
 	if !well {
 		return StartFailed{Name: a.Name, Container: &c}
 	}
-	spec := spec.Find(w.api, a.Name)
+	spec := desired.Find(w.api, a.Name)
 	return ContainerStarted{Container: c, Hook: spec.Lifecycle != nil}
 }
 
@@ -336,7 +336,7 @@ func (w *walk) endInit() (any bool) {
 	for i := range w.runtime.Containers {
 		c := &w.runtime.Containers[i]
 		j := slices.IndexFunc(w.api.Spec.InitContainers,
-			func(s v1.Container) bool { return s.Name == c.Name && !spec.IsSidecar(&s) })
+			func(s v1.Container) bool { return s.Name == c.Name && !desired.IsSidecar(&s) })
 		if c.State == observed.Running && j >= 0 {
 			w.exit(c.ID, 0)
 			any = true

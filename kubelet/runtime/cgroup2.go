@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Cgroups says what the node's cgroups can do beyond the limits that each version has (Linux). Zero is a node that
@@ -53,7 +53,7 @@ func (o Options) limit(p *v1.Pod, c *v1.Container, out *cri.LinuxContainerResour
 // than they ask for (KEP 2400).
 func (o Options) swapOf(p *v1.Pod, c *v1.Container) int64 {
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
-	if o.Cgroups.SwapBehavior != limitedSwap || spec.IsCritical(p) || p.Status.QOSClass != v1.PodQOSBurstable {
+	if o.Cgroups.SwapBehavior != limitedSwap || desired.IsCritical(p) || p.Status.QOSClass != v1.PodQOSBurstable {
 		return 0
 	}
 	if request.IsZero() || request.Cmp(*limit) == 0 || o.MemoryBytes <= 0 || request.Value() > o.MemoryBytes {

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/userns"
 )
 
@@ -167,7 +167,7 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 	if text, err := json.Marshal(c.Resources); err == nil {
 		a[annResources] = string(text)
 	}
-	if limits := spec.PodLimits(p); len(limits) > 0 {
+	if limits := desired.PodLimits(p); len(limits) > 0 {
 		if text, err := json.Marshal(limits); err == nil {
 			a[annPodLimits] = string(text)
 		}

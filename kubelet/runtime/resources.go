@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"porthole.dev/porthole/kubelet/cgroup"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Values of the kernel's CFS scheduler: the period in microseconds, the smallest quota, and the range of cpu.shares.
@@ -33,7 +33,7 @@ func Quota(milli, period int64) int64 {
 }
 
 func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
-	limits := spec.InPod(c.Resources, spec.PodLimits(p)).Limits
+	limits := desired.InPod(c.Resources, desired.PodLimits(p)).Limits
 	res := o.linuxAmounts(c.Resources.Requests.Cpu(), limits.Cpu(), limits.Memory())
 	res.OomScoreAdj = oomScore(p, c, o.MemoryBytes)
 	for name, q := range hugeLimits(p, c) {
@@ -51,7 +51,7 @@ func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerR
 // hugeLimits are the limits of huge pages of a container: its own, and those of the pod as a whole for the sizes that
 // it does not name.
 func hugeLimits(p *v1.Pod, c *v1.Container) v1.ResourceList {
-	out := maps.Clone(spec.PodLimits(p))
+	out := maps.Clone(desired.PodLimits(p))
 	if out == nil {
 		return c.Resources.Limits
 	}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/pod/observed"
-	"porthole.dev/porthole/kubelet/pod/spec"
 )
 
 // Options configure a Runtime.
@@ -176,47 +176,47 @@ func (r *Runtime) sandbox(ctx context.Context, id string) (observed.Sandbox, err
 
 // StartContainer creates and starts one container. An error is a *StepError. A container that was created and could
 // not be started is returned with it.
-func (r *Runtime) StartContainer(ctx context.Context, want ContainerSpec) (observed.Container, error) {
+func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (observed.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.o.RequestTimeout)
 	defer cancel()
-	cfg, err := r.o.containerConfig(want)
+	cfg, err := r.o.containerConfig(spec)
 	var box *cri.PodSandboxConfig
 	if err == nil {
-		box, err = r.o.sandboxConfig(want.Sandbox)
+		box, err = r.o.sandboxConfig(spec.Sandbox)
 	}
 	if err != nil {
 		return observed.Container{}, &StepError{"CreateContainerConfigError", err}
 	}
 
-	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, want.Sandbox.Pod), want.Container.Name)
+	logDir := filepath.Join(PodLogDir(r.o.PodLogsDir, spec.Sandbox.Pod), spec.Container.Name)
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return observed.Container{}, &StepError{"CreateContainerError", fmt.Errorf("creating the log folder: %w", err)}
 	}
 
-	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: want.SandboxID, Config: cfg,
+	made, err := r.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: spec.SandboxID, Config: cfg,
 		SandboxConfig: box})
 	if err != nil {
 		return observed.Container{}, &StepError{"CreateContainerError", described{err}}
 	}
-	if want.Created != nil {
-		want.Created(made.ContainerId)
+	if spec.Created != nil {
+		spec.Created(made.ContainerId)
 	}
 
 	if _, err := r.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		c, readErr := r.container(ctx, made.ContainerId)
 		if readErr == nil {
-			c.SandboxID = want.SandboxID
+			c.SandboxID = spec.SandboxID
 		}
 		return c, &StepError{"RunContainerError", described{err}}
 	}
 
 	c, err := r.container(ctx, made.ContainerId)
 	if err != nil { // it runs; the next event has the details
-		c = observed.Container{ID: made.ContainerId, Name: want.Container.Name, Attempt: want.Attempt,
-			State: observed.Running, Hash: spec.Hash(want.Container), Reset: want.Reset,
+		c = observed.Container{ID: made.ContainerId, Name: spec.Container.Name, Attempt: spec.Attempt,
+			State: observed.Running, Hash: desired.Hash(spec.Container), Reset: spec.Reset,
 			CreatedAt: time.Now(), StartedAt: time.Now()}
 	}
-	c.SandboxID = want.SandboxID
+	c.SandboxID = spec.SandboxID
 	return c, nil
 }
 

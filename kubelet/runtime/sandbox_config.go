@@ -10,7 +10,7 @@ import (
 	resources "k8s.io/component-helpers/resource"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 	"porthole.dev/porthole/kubelet/userns"
 )
 
@@ -230,7 +230,7 @@ func (s SandboxSpec) groups() []int64 {
 // windowsSandboxSecurity returns the pod's user and credential, and whether all its containers are HostProcess
 // containers.
 func windowsSandboxSecurity(p *v1.Pod) (*cri.WindowsSandboxSecurityContext, error) {
-	hostProcess, err := spec.HostProcessPod(p)
+	hostProcess, err := desired.HostProcessPod(p)
 	if err != nil {
 		return nil, err
 	}
@@ -251,4 +251,4 @@ func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string) 
 }
 
 // containerKey returns the hash of a container's spec. A container with another hash must be replaced.
-func containerKey(c *v1.Container) string { return spec.Hash(c) }
+func containerKey(c *v1.Container) string { return desired.Hash(c) }

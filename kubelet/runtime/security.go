@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Paths of /proc and /sys that a container with the default procMount cannot see, or can only read; upstream's lists.
@@ -106,7 +106,7 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 // windowsSecurity returns the user of a container, which is that of its image unless the pod names one, its
 // credential, and whether it is a HostProcess container.
 func windowsSecurity(p *v1.Pod, c *v1.Container, image ImageUser) *cri.WindowsContainerSecurityContext {
-	sec := &cri.WindowsContainerSecurityContext{RunAsUsername: image.Name, HostProcess: spec.HostProcess(p, c)}
+	sec := &cri.WindowsContainerSecurityContext{RunAsUsername: image.Name, HostProcess: desired.HostProcess(p, c)}
 	if o := merged(p, c).WindowsOptions; o != nil {
 		fillWindows(o, &sec.RunAsUsername, &sec.CredentialSpec)
 	}

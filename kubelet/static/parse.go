@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"porthole.dev/porthole/internal/strictjson"
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // Annotations by which static pods and their mirrors are known. Upstream's kubelet, NodeRestriction and kubectl use
@@ -113,7 +113,7 @@ func complete(p *v1.Pod, o Origin) error {
 
 	delete(p.Annotations, MirrorAnnotation)
 	p.Annotations[HashAnnotation] = string(p.UID)
-	p.Annotations[spec.SourceAnnotation] = o.Kind
+	p.Annotations[desired.SourceAnnotation] = o.Kind
 	if o.Kind == "file" { // so that no problem of the node drives it away
 		p.Spec.Tolerations = append(p.Spec.Tolerations,
 			v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})

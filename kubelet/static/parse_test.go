@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 var here = Origin{Kind: "file", Place: "/etc/manifests/web.yaml", Node: "Node1"}
@@ -47,7 +47,7 @@ func TestParseCompletes(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"name and namespace": p.Name == "web-node1" && p.Namespace == "default" && p.Spec.NodeName == "Node1",
 		"hash is the UID": len(p.UID) == 32 && p.Annotations[HashAnnotation] == string(p.UID) &&
-			p.Annotations[spec.SourceAnnotation] == "file",
+			p.Annotations[desired.SourceAnnotation] == "file",
 		"restart and DNS policy": p.Spec.RestartPolicy == v1.RestartPolicyAlways &&
 			p.Spec.DNSPolicy == v1.DNSClusterFirst,
 		"grace period":  *p.Spec.TerminationGracePeriodSeconds == 30,
@@ -64,7 +64,7 @@ func TestParseCompletes(t *testing.T) {
 		"tolerates NoExecute": len(p.Spec.Tolerations) == 1 &&
 			p.Spec.Tolerations[0].Effect == v1.TaintEffectNoExecute &&
 			p.Spec.Tolerations[0].Operator == v1.TolerationOpExists,
-		"static, not a mirror": spec.IsStatic(p) && !IsMirror(p),
+		"static, not a mirror": desired.IsStatic(p) && !IsMirror(p),
 	} {
 
 		if !ok {
@@ -229,7 +229,7 @@ func checkPod(t *testing.T, p *v1.Pod) {
 		}
 	}
 	if len(p.Spec.Containers) == 0 || *p.Spec.TerminationGracePeriodSeconds < 0 || p.Spec.NodeName != here.Node ||
-		!spec.IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
+		!desired.IsStatic(p) || IsMirror(p) || p.DeletionTimestamp != nil {
 		t.Fatalf("%+v", p)
 	}
 }

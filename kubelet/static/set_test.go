@@ -9,12 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 func staticPod(name, uid string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uid),
-		Annotations: map[string]string{HashAnnotation: uid, spec.SourceAnnotation: "file"}}}
+		Annotations: map[string]string{HashAnnotation: uid, desired.SourceAnnotation: "file"}}}
 }
 
 func mirrorPod(name, uid, hash string) *v1.Pod {

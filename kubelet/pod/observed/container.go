@@ -7,7 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/kubelet/pod/spec"
+	"porthole.dev/porthole/kubelet/pod/desired"
 )
 
 // ContainerState is where a container is in its life. A container never goes back to an earlier state.
@@ -88,4 +88,4 @@ func (c *Container) NewerThan(other *Container) bool {
 }
 
 // Changed reports whether the container was made from another definition than that of the spec.
-func (c *Container) Changed(of *v1.Container) bool { return spec.Changed(c.Hash, of) }
+func (c *Container) Changed(of *v1.Container) bool { return desired.Changed(c.Hash, of) }

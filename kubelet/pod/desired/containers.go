@@ -1,4 +1,4 @@
-package spec
+package desired
 
 import (
 	"iter"
@@ -70,10 +70,6 @@ func find(list iter.Seq[*v1.Container], name string) *v1.Container {
 	}
 	return nil
 }
-
-// EndsBeforeApps reports whether c is a regular init container: it has to end with exit code 0 before the regular
-// containers start.
-func EndsBeforeApps(p *v1.Pod, c *v1.Container) bool { return IsInit(p, c.Name) && !IsSidecar(c) }
 
 // MountedImages returns the names of the volumes that c mounts and that are images.
 func MountedImages(p *v1.Pod, c *v1.Container) (names []string) {

@@ -1,4 +1,4 @@
-package spec
+package desired
 
 import (
 	"encoding/json"
@@ -14,6 +14,10 @@ import (
 func IsSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
+
+// EndsBeforeApps reports whether c is a regular init container: it has to end with exit code 0 before the regular
+// containers start.
+func EndsBeforeApps(p *v1.Pod, c *v1.Container) bool { return IsInit(p, c.Name) && !IsSidecar(c) }
 
 // Policy returns the restart policy of a container: its own, or that of the pod.
 func Policy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {

@@ -1,4 +1,4 @@
-package spec
+package desired
 
 import (
 	v1 "k8s.io/api/core/v1"
