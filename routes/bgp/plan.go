@@ -53,6 +53,7 @@ type Neighbour struct {
 	Peer
 	Established bool
 	Late        bool      // it has had no session for so long that it is worth a word
+	HalfOpen    bool      // its session has begun, and for too long nothing came of it
 	Why         string    // what ended the session, or why there is none
 	Since       time.Time // the session was established or lost, or the peer was added
 }
@@ -371,6 +372,8 @@ func (p *planner) meet() {
 			continue
 		case p.seen.Neighbours[i].Peer != peer:
 			p.do(Change{Verb: SetPeer, Peer: peer, Why: "was " + p.seen.Neighbours[i].Peer.String()})
+		case p.seen.Neighbours[i].HalfOpen:
+			p.do(Change{Verb: SetPeer, Peer: peer, Why: "its session stays half open"})
 		}
 		if n := p.seen.Neighbours[i]; n.Late {
 			p.problems = append(p.problems, fmt.Sprintf("peer %s (AS %d) has no session: %s", n.Addr, n.AS, n.Why))

@@ -19,7 +19,7 @@ import (
 //	-- config --      the configuration
 //	-- nodes --       one node a line: NAME ADDRESS RANGE… [since=SECOND]; the first is this host
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
-//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT"
+//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT", "half-open ADDRESS"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
 //	-- cordoned --    names of nodes
@@ -147,10 +147,13 @@ func (p *player) speaker(words []string) error {
 		p.seen.NoPassword = strings.Join(words[1:], " ")
 	case "no-default":
 		p.seen.NoDefault = strings.Join(words[1:], " ")
-	case "established", "late":
+	case "established", "late", "half-open":
 		for i := range p.seen.Neighbours {
 			if n := &p.seen.Neighbours[i]; n.Addr == netip.MustParseAddr(words[1]) {
-				n.Established, n.Late, n.Why = words[0] == "established", words[0] == "late", rest
+				n.Established = words[0] == "established"
+				n.Late = words[0] == "late"
+				n.HalfOpen = words[0] == "half-open"
+				n.Why = rest
 				return nil
 			}
 		}

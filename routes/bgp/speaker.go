@@ -82,7 +82,9 @@ type peerState struct {
 	news  time.Time // it told something
 	up    bool
 	ended bool // it has marked the end of its routes
-	why   string
+	// halfOpen is since when its session is half open; zero: it is not.
+	halfOpen time.Time
+	why      string
 }
 
 func newGoBGP() *goBGP { return &goBGP{wake: wakeup.New(), noPassword: passwordsImpossible()} }
@@ -205,6 +207,7 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	if p == nil {
 		return
 	}
+	g.noteHalfOpen(p, e.Peer.State.SessionState)
 	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
 	if up != p.up {
 		p.up = up
@@ -412,8 +415,8 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	slices.SortFunc(s.Announced, netip.Prefix.Compare)
 	for _, p := range g.peers {
 		s.Neighbours = append(s.Neighbours,
-			Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late, Why: p.why,
-				Since: p.since})
+			Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late,
+				HalfOpen: g.isHalfOpen(p), Why: p.why, Since: p.since})
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil
