@@ -126,7 +126,7 @@ measure: ## how easy the code is to read, in figures
 	@go run ./tools/codecheck -measure
 
 # Packages whose tests need root, or programs that `make build` makes: a regular expression.
-ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/supervise)?|kubelet/volume(/(disk|files))?|emulator/(hnsd|hcsd)/serve
+ROOT_PACKAGES := test/.*|cmd/.*|tools/(release|root)|cli/(join|host)|internal/ownroot|cluster(/(nodes|preflight|supervise))?|kubelet/volume(/(disk|files))?|emulator/(hnsd|hcsd)/serve
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/(host|wine|lab|scm|firewall|confine|curl|nslookup|tar|openvswitch)(/.*)?
 ROOT_PACKAGES := $(ROOT_PACKAGES)|emulator/dataplane(/(flows|hoststack|links|nft|probe|rtnl))?
 WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
@@ -158,7 +158,7 @@ unit: page ## the tests that need neither root nor third-party programs, as a us
 # Packages that need root and whose code runs in the process of the test; and packages that run Linux programs of ours,
 # which are then built with the race detector. Their tests are not: one puts its own program into a container, where a
 # program with the detector finds no libraries. A server that is watched for races needs more memory than one may.
-RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/supervise ./kubelet/volume ./kubelet/volume/disk ./kubelet/volume/files ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
+RACE_ROOT_PACKAGES := ./cli/join ./cluster ./cluster/nodes ./cluster/preflight ./cluster/supervise ./kubelet/volume ./kubelet/volume/disk ./kubelet/volume/files ./routes/... ./emulator/hnsd/... ./emulator/hcsd/...
 RACE_PROGRAM_PACKAGES := ./test/kubelet ./test/web ./test/flannel ./test/ovn
 RACE_PROGRAM_SKIP := TestServerIsSmall
 

@@ -14,6 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/network"
+	"porthole.dev/porthole/cluster/steps"
 	"porthole.dev/porthole/cluster/supervise"
 	hcs "porthole.dev/porthole/emulator/hcsd/serve"
 	"porthole.dev/porthole/emulator/hnsd/serve"
@@ -26,7 +30,7 @@ import (
 // DownOptions are the options of Down. With Purge the state folder is removed too, including the caches that make the
 // next start quick.
 type DownOptions struct {
-	Layout Layout
+	Layout layout.Layout
 	Purge  bool
 	Out    io.Writer
 }
@@ -57,13 +61,11 @@ func Down(ctx context.Context, o DownOptions) error {
 		return fmt.Errorf("%s holds host %s, which is not the cluster's: `porthole host delete %[2]s` first", l.Dir,
 			keep[0])
 	}
-	p := newProgress(o.Out)
-	config, err := readConfig(l)
+	r := steps.Begin(o.Out)
+	c, err := config.Read(l)
 	// without the file no node was made: namespaces are another folder's
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		config = DefaultConfig()
-		config.Name = nameOfHosts(l)
-		config.LinuxNodes, config.WindowsNodes = maxLinuxNodes, maxWindowsNodes // as much of it as exists
+		c = config.Largest(nameOfHosts(l)) // as much of it as exists
 	}
 
 	var errs []error
@@ -72,10 +74,10 @@ func Down(ctx context.Context, o DownOptions) error {
 		do   func() error
 	}{
 		{"processes", func() error { return supervise.Shutdown(l.RunDir(), slow.Limit(5*time.Second)) }},
-		{"containers", func() error { return errors.Join(killContainers(config), killInNetns(config)) }},
-		{"mounts", func() error { return errors.Join(removeRoots(l, config), unmountBelow(l, keep)) }},
-		{"network namespaces", func() error { return removeNetwork(l, config) }},
-		{"cgroups", func() error { return removeCgroups(ctx, config) }},
+		{"containers", func() error { return errors.Join(killContainers(c), killInNetns(c)) }},
+		{"mounts", func() error { return errors.Join(removeRoots(l, c), unmountBelow(l, keep)) }},
+		{"network namespaces", func() error { return removeNetwork(l, c) }},
+		{"cgroups", func() error { return removeCgroups(ctx, c) }},
 		{"state", func() error { return removeState(l, keep, o.Purge) }},
 	} {
 		if s.what == "state" && len(errs) > 0 { // it tells the next run what there is to remove
@@ -86,14 +88,14 @@ func Down(ctx context.Context, o DownOptions) error {
 			errs = append(errs, fmt.Errorf("removing %s: %w", s.what, err))
 			continue
 		}
-		p.done(s.what + " removed")
+		r.Done(s.what + " removed")
 	}
 	return errors.Join(errs...)
 }
 
 // nameOfHosts returns the name of the cluster that the hosts in the folder belong to. It is for a cluster whose
 // configuration cannot be read.
-func nameOfHosts(l Layout) string {
+func nameOfHosts(l layout.Layout) string {
 	hosts, _ := host.Store{Dir: l.Dir}.List() // those that it can read
 	for _, h := range hosts {
 		if h.Cluster != "" {
@@ -104,10 +106,10 @@ func nameOfHosts(l Layout) string {
 }
 
 // killContainers ends every process in the cgroups of the cluster's pods.
-func killContainers(c Config) error {
+func killContainers(c config.Cluster) error {
 	pids := map[int]bool{}
 	for _, n := range c.Nodes() {
-		for _, dir := range platform.Cgroups(c.lab().Cgroup(n.Name)) {
+		for _, dir := range platform.Cgroups(c.Lab().Cgroup(n.Name)) {
 			err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
 					return ignoreGone(err)
@@ -139,7 +141,7 @@ func processesOf(procs string) (pids []int) {
 }
 
 // removeRoots removes the root folders of the containers of Windows nodes, which are not in the state folder.
-func removeRoots(l Layout, c Config) error {
+func removeRoots(l layout.Layout, c config.Cluster) error {
 	var errs []error
 	for _, n := range c.Nodes() {
 		if n.Windows {
@@ -150,15 +152,15 @@ func removeRoots(l Layout, c Config) error {
 }
 
 // killInNetns ends the processes that are left in the hosts' namespaces: shims and Wine's helpers.
-func killInNetns(c Config) error {
+func killInNetns(c config.Cluster) error {
 	pids := map[int]bool{}
 	var names []string
 	if len(c.Nodes()) > 0 {
-		names = append(names, c.lab().RouterNetns())
+		names = append(names, c.Lab().RouterNetns())
 	}
 
 	for _, n := range c.Nodes() {
-		names = append(names, c.lab().Netns(n.Name))
+		names = append(names, c.Lab().Netns(n.Name))
 	}
 	for _, name := range names {
 		found, err := platform.NetnsPids(platform.NetnsPath(name))
@@ -188,7 +190,7 @@ func killAll(pids map[int]bool) error {
 }
 
 // keptHosts names the hosts of `porthole host create` in the state folder: they are not the cluster's.
-func keptHosts(l Layout) ([]string, error) {
+func keptHosts(l layout.Layout) ([]string, error) {
 	hosts, err := host.Store{Dir: l.Dir}.List()
 	var names []string
 	for _, h := range hosts {
@@ -200,7 +202,7 @@ func keptHosts(l Layout) ([]string, error) {
 }
 
 // unmountBelow unmounts everything in the state folder, the innermost first.
-func unmountBelow(l Layout, keep []string) error {
+func unmountBelow(l layout.Layout, keep []string) error {
 	for range 3 { // what a mount hid shows after it is gone
 		mounts, err := mountsBelow(l, keep)
 		if err != nil || len(mounts) == 0 {
@@ -216,7 +218,7 @@ func unmountBelow(l Layout, keep []string) error {
 }
 
 // mountsBelow lists the mounts in the state folder, except for those of the hosts to keep, the innermost first.
-func mountsBelow(l Layout, keep []string) ([]string, error) {
+func mountsBelow(l layout.Layout, keep []string) ([]string, error) {
 	mounts, err := platform.MountPointsBelow(l.Dir)
 	mounts = slices.DeleteFunc(mounts, func(path string) bool {
 		return slices.ContainsFunc(keep,
@@ -226,29 +228,24 @@ func mountsBelow(l Layout, keep []string) ([]string, error) {
 	return mounts, err
 }
 
-func removeNetwork(l Layout, c Config) error {
+func removeNetwork(l layout.Layout, c config.Cluster) error {
 	var errs []error
 	for _, n := range c.Nodes() {
-		errs = append(errs, c.lab().RemoveHost(n.Name))
+		errs = append(errs, c.Lab().RemoveHost(n.Name))
 		own, err := serve.OwnNetns(l.Host(n.Name)) // those that a host's HNS made
 		errs = append(errs, err)
 		for _, name := range own {
 			errs = append(errs, platform.DeleteNetns(name))
 		}
 	}
-	for _, n := range networks { // not only that of the configuration, which may be lost
-		if n.remove != nil {
-			errs = append(errs, n.remove(c))
-		}
-	}
-	return errors.Join(append(errs, c.lab().RemoveRouter())...)
+	return errors.Join(append(errs, network.RemoveFiles(c), c.Lab().RemoveRouter())...)
 }
 
 // removeCgroups removes the nodes' cgroups.
-func removeCgroups(ctx context.Context, c Config) error {
+func removeCgroups(ctx context.Context, c config.Cluster) error {
 	var errs []error
 	for _, n := range c.Nodes() {
-		errs = append(errs, platform.RemoveCgroup(ctx, c.lab().Cgroup(n.Name)))
+		errs = append(errs, platform.RemoveCgroup(ctx, c.Lab().Cgroup(n.Name)))
 	}
 	return errors.Join(append(errs, platform.ReturnToCgroupRoot())...)
 }
@@ -262,7 +259,7 @@ func ignoreGone(err error) error {
 
 // removeState removes the files of this run. Caches stay unless purge is set. It fails if something is still mounted,
 // so that nothing is removed through a mount.
-func removeState(l Layout, keep []string, purge bool) error {
+func removeState(l layout.Layout, keep []string, purge bool) error {
 	left, err := mountsBelow(l, keep)
 	if err != nil {
 		return err
@@ -286,7 +283,7 @@ func removeState(l Layout, keep []string, purge bool) error {
 		errs = append(errs, beneath.RemoveAll(l.Hosts()))
 	}
 	for _, path := range []string{l.ControlPlane(), l.PKI(), l.Kubeconfig(), l.RegistryLogin(),
-		filepath.Join(l.Dir, "logs")} {
+		l.Logs()} {
 		errs = append(errs, beneath.RemoveAll(path))
 	}
 	if err := errors.Join(errs...); err != nil {

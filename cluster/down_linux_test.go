@@ -4,16 +4,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/host"
 )
 
 // TestDownKeepsHosts: a host of `porthole host create` outlives the cluster beside it, with its mounts.
 func TestDownKeepsHosts(t *testing.T) {
-	l := Layout{Dir: t.TempDir()}
+	l := layout.Layout{Dir: t.TempDir()}
 	s := host.Store{Dir: l.Dir}
 	for _, h := range []host.Host{{Name: "h1", Standalone: true}, {Name: "win01"}} {
 		if err := s.Describe(h); err != nil {
@@ -47,5 +49,12 @@ func TestDownKeepsHosts(t *testing.T) {
 	all, err := mountsBelow(l, nil)
 	if err != nil || os.Geteuid() == 0 && len(all) != 1 {
 		t.Errorf("mounts afterwards: %v, %v", all, err)
+	}
+}
+
+// TestProcessesOf: a process of another PID namespace, which a file cgroup.procs has as 0, is left alone.
+func TestProcessesOf(t *testing.T) {
+	if got := processesOf("12\n0\n345\n"); !slices.Equal(got, []int{12, 345}) {
+		t.Errorf("processes %v", got)
 	}
 }

@@ -2,29 +2,20 @@ package cluster
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/confine"
 	"porthole.dev/porthole/internal/platform"
 )
-
-// makeStateFolder makes the folder of a cluster's state. One that is there keeps its permissions, because it may be
-// the caller's.
-func makeStateFolder(l Layout) error {
-	if _, err := os.Stat(l.Dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return platform.MakeFolder(l.Dir, platform.PassThrough)
-}
 
 // makeFolders makes the folders of a cluster's state that hold secrets, so that only root can read what lies in them.
 // Those of an earlier version, which were open, are closed. The state folder and a Linux node's can be passed through:
 // below them are the files of containers whose root is nobody on this machine, and those of a router that does not run
 // as root.
-func makeFolders(l Layout, c Config) error {
+func makeFolders(l layout.Layout, c config.Cluster) error {
 	err := errors.Join(makeStateFolder(l), platform.MakeFolder(l.Hosts(), platform.PassThrough))
-	for _, dir := range []string{l.RunDir(), l.PKI(), l.ControlPlane(), l.at("logs"), l.at("cache")} {
+	for _, dir := range []string{l.RunDir(), l.PKI(), l.ControlPlane(), l.Logs(), l.Cache()} {
 		err = errors.Join(err, platform.MakeFolder(dir, platform.Closed))
 	}
 	for _, n := range c.Nodes() {

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"porthole.dev/porthole/cluster/config"
 	"porthole.dev/porthole/cluster/containerdconf"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/beneath"
 )
@@ -18,7 +20,7 @@ const containerdData = "drive_c/ProgramData/containerd"
 // templates, and the images and containers of all nodes. Neither Wine nor containerd waits until files are on the
 // disk, and nobody looks at them again: a pod whose program is an empty file would crash for ever. No process of the
 // cluster may run.
-func forgetUnwritten(l Layout, c Config) error {
+func forgetUnwritten(l layout.Layout, c config.Cluster) error {
 	stamps, err := wine.TemplateStamps(l.Dir)
 	if err != nil {
 		return err

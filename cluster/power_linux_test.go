@@ -4,25 +4,30 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/install"
+	"porthole.dev/porthole/cluster/layout"
 )
 
 // TestForgetUnwritten removes images and the marks of templates, and nothing else. A host's programs have put a link
 // in the place of a folder.
 func TestForgetUnwritten(t *testing.T) {
-	l, c := Layout{Dir: t.TempDir()}, DefaultConfig()
+	l, c := layout.Layout{Dir: t.TempDir()}, config.Default()
+	at := func(name string) string { return filepath.Join(l.Dir, name) }
 	outside := filepath.Join(t.TempDir(), "containerd")
-	stay := []string{outside, l.at("controlplane/etcd/wal"), l.at("hosts/lin01/kubelet/pods/p/volume"),
-		l.at("hosts/lin01/containerd/config.toml"), l.at("hosts/win01/wine/upper/drive_c/Users/a.txt"),
-		l.at("wine/template-20348/system.reg")}
-	gone := []string{l.at("hosts/lin01/containerd/root/snapshots/3/fs/coredns"), l.at("hosts/lin01/containerd/state/x"),
-		l.at("hosts/win01/wine/upper/drive_c/ProgramData/containerd/root/meta.db"),
-		l.at("hosts/win01/hcs/layers/1/layer.json"), l.at("wine/template-20348/.porthole-template")}
+	stay := []string{outside, at("controlplane/etcd/wal"), at("hosts/lin01/kubelet/pods/p/volume"),
+		at("hosts/lin01/containerd/config.toml"), at("hosts/win01/wine/upper/drive_c/Users/a.txt"),
+		at("wine/template-20348/system.reg")}
+	gone := []string{at("hosts/lin01/containerd/root/snapshots/3/fs/coredns"), at("hosts/lin01/containerd/state/x"),
+		at("hosts/win01/wine/upper/drive_c/ProgramData/containerd/root/meta.db"),
+		at("hosts/win01/hcs/layers/1/layer.json"), at("wine/template-20348/.porthole-template")}
 	for _, file := range append(stay, gone...) {
-		if err := writeFile(file, []byte("x"), 0o600); err != nil {
+		if err := install.File(file, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	link := l.at("hosts/win02/wine/upper/drive_c/ProgramData")
+	link := at("hosts/win02/wine/upper/drive_c/ProgramData")
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		t.Fatal(err)
 	}

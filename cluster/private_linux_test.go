@@ -9,6 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/credentials"
+	"porthole.dev/porthole/cluster/install"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/emulator/wine"
 	"porthole.dev/porthole/internal/platform"
@@ -17,11 +21,11 @@ import (
 // TestStateIsPrivate: whatever the umask is, nobody but root comes to what a cluster keeps: each folder and file of it
 // is closed itself, or lies in a folder that is. So it is in a state folder that was open before.
 func TestStateIsPrivate(t *testing.T) {
-	for name, before := range map[string]func(t *testing.T, l Layout){
-		"new": func(*testing.T, Layout) {},
-		"open before": func(t *testing.T, l Layout) {
+	for name, before := range map[string]func(t *testing.T, l layout.Layout){
+		"new": func(*testing.T, layout.Layout) {},
+		"open before": func(t *testing.T, l layout.Layout) {
 			for _, dir := range []string{"hosts/win01", "hosts/lin01/kubelet", "run", "logs", "pki", "cache/images"} {
-				if err := os.MkdirAll(l.at(dir), 0o755); err != nil {
+				if err := os.MkdirAll(filepath.Join(l.Dir, dir), 0o755); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -36,7 +40,7 @@ func TestStateIsPrivate(t *testing.T) {
 				}
 				old := unix.Umask(mask)
 				defer unix.Umask(old)
-				l := Layout{Dir: filepath.Join(outer, "state"), Bin: t.TempDir()}
+				l := layout.Layout{Dir: filepath.Join(outer, "state"), Bin: t.TempDir()}
 				before(t, l)
 				writeState(t, l)
 				for _, path := range reachable(t, l.Dir) {
@@ -51,9 +55,9 @@ func TestStateIsPrivate(t *testing.T) {
 }
 
 // writeState makes what `up` makes without a network.
-func writeState(t *testing.T, l Layout) {
+func writeState(t *testing.T, l layout.Layout) {
 	t.Helper()
-	c := DefaultConfig()
+	c := config.Default()
 	unlock, err := lock(l)
 	if err != nil {
 		t.Fatal(err)
@@ -62,15 +66,16 @@ func writeState(t *testing.T, l Layout) {
 	if err := makeFolders(l, c); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeConfig(l, c); err != nil {
+	if err := config.Write(l, c); err != nil {
 		t.Fatal(err)
 	}
-	if err := ensureCredentials(l, c); err != nil {
+	if err := credentials.Ensure(l, c); err != nil {
 		t.Fatal(err)
 	}
 
+	hosts := host.Store{Dir: l.Dir}
 	for _, n := range c.Nodes() {
-		if err := describeHost(l, c, n); err != nil {
+		if err := hosts.Describe(c.Host(l, n)); err != nil {
 			t.Fatal(err)
 		}
 		err := os.MkdirAll(l.NodeFile(n.Name, "kubelet", "pods", "uid"), 0o755)
@@ -81,7 +86,7 @@ func writeState(t *testing.T, l Layout) {
 			t.Fatal(err)
 		}
 	}
-	if err := writeFile(l.Log("etcd"), []byte("x"), 0o644); err != nil {
+	if err := install.File(l.Log("etcd"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,7 +125,7 @@ func reachable(t *testing.T, dir string) (found []string) {
 // pass through it. All can pass through that of a Linux node, for pods with a user namespace of their own.
 func TestWindowsHostsAreClosed(t *testing.T) {
 	const ofWindows = os.FileMode(0o710)
-	l := Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
+	l := layout.Layout{Dir: filepath.Join(t.TempDir(), "state"), Bin: t.TempDir()}
 	writeState(t, l)
 	for name, want := range map[string]os.FileMode{"win01": ofWindows, "lin01": platform.PassThrough} {
 		if st, err := os.Stat(l.Host(name)); err != nil || st.Mode().Perm() != want {

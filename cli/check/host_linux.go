@@ -14,7 +14,7 @@ import (
 
 	"porthole.dev/porthole/check"
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/host"
 )
 
@@ -24,7 +24,7 @@ var hostDir string
 func hostFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&o.host, "host", "",
 		"ask an emulated Windows host of this machine, which \"porthole host create\" or \"porthole up\" made")
-	f.StringVar(&hostDir, "dir", cluster.DefaultDir, "state folder of the emulated host")
+	f.StringVar(&hostDir, "dir", layout.DefaultDir, "state folder of the emulated host")
 }
 
 // onHost runs the same command on an emulated host, and asks about the mends of the Wine that it runs with.
@@ -33,11 +33,11 @@ func onHost(ctx context.Context, o options, out, errs io.Writer) error {
 		fmt.Fprintln(errs, "porthole:", err)
 		return incomplete
 	}
-	layout, err := cluster.NewLayout(hostDir)
+	l, err := layout.New(hostDir)
 	if err != nil {
 		return err
 	}
-	store := host.Store{Dir: layout.Dir, Bin: layout.Bin}
+	store := host.Store{Dir: l.Dir, Bin: l.Bin}
 	h, err := store.Get(o.host)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func onHost(ctx context.Context, o options, out, errs io.Writer) error {
 	var code error
 	ofHost := slices.DeleteFunc(slices.Clone(o.probes), func(p string) bool { return p == mendsProbe })
 	if len(ofHost) > 0 {
-		if res, code, err = resultOf(h, layout, ofHost, o); err != nil {
+		if res, code, err = resultOf(h, l, ofHost, o); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func onHost(ctx context.Context, o options, out, errs io.Writer) error {
 }
 
 // resultOf runs probes on a host. The command there has printed all errors; code is its exit code.
-func resultOf(h host.Host, l cluster.Layout, probes []string, o options) (res result, code, err error) {
+func resultOf(h host.Host, l layout.Layout, probes []string, o options) (res result, code, err error) {
 	out, err := os.CreateTemp("", "porthole-check-")
 	if err != nil {
 		return res, nil, err

@@ -6,6 +6,7 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 )
 
 // Command is `porthole down`.
@@ -20,16 +21,16 @@ next start quick (images, the Wine template) stays in the state folder; --purge 
 		Example: "  porthole down\n  porthole down --purge",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			layout, err := cluster.NewLayout(dir)
+			l, err := layout.New(dir)
 			if err != nil {
 				return err
 			}
 			return cluster.Down(cmd.Context(),
-				cluster.DownOptions{Layout: layout, Purge: purge, Out: cmd.OutOrStdout()})
+				cluster.DownOptions{Layout: l, Purge: purge, Out: cmd.OutOrStdout()})
 		},
 	}
 
-	program.StateDir(cmd.Flags(), &dir, cluster.DefaultDir, "state folder")
+	program.StateDir(cmd.Flags(), &dir, layout.DefaultDir, "state folder")
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the state folder as well")
 	return cmd
 }

@@ -3,15 +3,16 @@ package hns
 import (
 	"net/http"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/observe"
 )
 
 func clientOf(dir, node string) (*http.Client, error) {
-	l, err := cluster.NewLayout(dir)
+	l, err := layout.New(dir)
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NodeClient(l, node)
+	return observe.NodeClient(l, node)
 }
 
-const defaultDir = cluster.DefaultDir
+const defaultDir = layout.DefaultDir

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -47,7 +47,7 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
 type common struct{ dir, output string }
 
 func (o *common) flags(c *cobra.Command, withOutput bool) {
-	c.Flags().StringVar(&o.dir, "dir", cluster.DefaultDir, "state folder")
+	c.Flags().StringVar(&o.dir, "dir", layout.DefaultDir, "state folder")
 	if withOutput {
 		c.Flags().StringVarP(&o.output, "output", "o", "", "json for all that is known")
 	}
@@ -58,8 +58,8 @@ func (o *common) store() (host.Store, error) {
 	if o.output != "" && o.output != "json" {
 		return host.Store{}, fmt.Errorf("-o %s: only json is known", o.output)
 	}
-	layout, err := cluster.NewLayout(o.dir)
-	return host.Store{Dir: layout.Dir, Bin: layout.Bin}, err
+	l, err := layout.New(o.dir)
+	return host.Store{Dir: l.Dir, Bin: l.Bin}, err
 }
 
 // find is the host called name in the state folder.

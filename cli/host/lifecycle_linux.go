@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd"
 	"porthole.dev/porthole/emulator/hnsd/control"
@@ -380,7 +380,7 @@ func hostStates(s host.Store, h host.Host) []supervise.State {
 	states := []supervise.State{}
 	dir := runDir(h)
 	if !h.Standalone {
-		dir = cluster.Layout{Dir: s.Dir}.RunDir()
+		dir = layout.Layout{Dir: s.Dir}.RunDir()
 	}
 	all, err := supervise.States(dir)
 	if err != nil {

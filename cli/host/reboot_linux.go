@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/emulator/host"
@@ -106,7 +106,7 @@ func reboot(ctx context.Context, s host.Store, h host.Host, o host.RebootOptions
 	}
 	dir, node := runDir(h), ""
 	if !h.Standalone {
-		dir = cluster.Layout{Dir: s.Dir}.RunDir()
+		dir = layout.Layout{Dir: s.Dir}.RunDir()
 		node = h.Name
 	}
 	release, err := supervise.Hold(ctx, dir, node)

@@ -9,21 +9,22 @@ import (
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/host"
 )
 
 func addLocalFlag(fs *pflag.FlagSet, dir *string) {
-	program.StateDir(fs, dir, cluster.DefaultDir, "state folder of the local cluster")
+	program.StateDir(fs, dir, layout.DefaultDir, "state folder of the local cluster")
 }
 
 // findLocal returns what the local cluster in a folder has; there may be none.
 func findLocal(dir string) (localCluster, error) {
-	l, err := cluster.NewLayout(dir)
+	l, err := layout.New(dir)
 	if err != nil {
 		return localCluster{}, err
 	}
-	mirror, err := cluster.RegistryURL(l)
+	mirror, err := config.RegistryURL(l)
 	return localCluster{kubeconfig: l.Kubeconfig(), mirror: mirror}, err
 }
 
@@ -40,7 +41,7 @@ func onNode(f importFlags, path string) error {
 	if err != nil {
 		return err
 	}
-	l, err := cluster.NewLayout(f.state)
+	l, err := layout.New(f.state)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 )
 
 // stateDir takes --dir or --name from the front of the arguments.
@@ -23,7 +23,7 @@ func stateDir(args []string) (dir string, rest []string, err error) {
 		own = 2
 	}
 	fs := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
-	program.StateDir(fs, &dir, cluster.DefaultDir, "")
+	program.StateDir(fs, &dir, layout.DefaultDir, "")
 	return dir, args[own:], fs.Parse(args[:own])
 }
 
@@ -39,16 +39,16 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			layout, err := cluster.NewLayout(dir)
+			l, err := layout.New(dir)
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(layout.Kubeconfig()); err != nil {
+			if _, err := os.Stat(l.Kubeconfig()); err != nil {
 				return fmt.Errorf("no cluster in %s: run `porthole up` first", dir)
 			}
 
-			env := append(os.Environ(), "KUBECONFIG="+layout.Kubeconfig())
-			kube := layout.Bundled("kube")
+			env := append(os.Environ(), "KUBECONFIG="+l.Kubeconfig())
+			kube := l.Bundled("kube")
 			return fmt.Errorf("running %s: %w", kube,
 				syscall.Exec(kube, append([]string{"kube", "kubectl"}, args...), env))
 		},

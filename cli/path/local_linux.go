@@ -6,22 +6,24 @@ import (
 	"fmt"
 	"net/netip"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/observe"
 	"porthole.dev/porthole/cluster/probe"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/path"
 )
 
-const defaultDir = cluster.DefaultDir
+const defaultDir = layout.DefaultDir
 
 // localFacts asks every node of the local cluster, and its router. A node that does not answer is one without facts;
 // unknown says why.
 func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown string, err error) {
-	layout, err := cluster.NewLayout(dir)
+	l, err := layout.New(dir)
 	if err != nil {
 		return nil, "", err
 	}
-	outputs, err := cluster.NodeFacts(ctx, layout)
+	outputs, err := observe.Facts(ctx, l)
 	if err != nil && len(outputs) == 0 {
 		return nil, "", err
 	}
@@ -42,14 +44,14 @@ func localFacts(ctx context.Context, dir string) (nodes []path.Node, unknown str
 // ends.
 func sendProbe(ctx context.Context, dir string, all *path.Facts, ends path.Ends, result path.Result) (*path.Probe,
 	error) {
-	hosts, err := cluster.Lab(dir)
+	hosts, err := config.LabOf(dir)
 	if err != nil {
 		return nil, err
 	}
 	watched := map[string]string{}
 	for _, n := range all.Nodes {
 		netns := hosts.Netns(n.Name)
-		if n.Name == cluster.RouterName {
+		if n.Name == observe.RouterName {
 			netns = hosts.RouterNetns()
 		}
 		if platform.NetnsExists(netns) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/status"
 )
 
 // TestFollow: a status is shown again when it is different, and not when it is the same; as JSON each is one line.
@@ -17,8 +17,8 @@ func TestFollow(t *testing.T) {
 		tick := make(chan time.Time)
 		ctx, cancel := context.WithCancel(t.Context())
 		looks := []string{"first", "first", "second", "second", "first"}
-		read := func(context.Context) (*cluster.Status, error) {
-			s := &cluster.Status{Error: looks[0]}
+		read := func(context.Context) (*status.Status, error) {
+			s := &status.Status{Error: looks[0]}
 			looks = looks[1:]
 			if len(looks) == 0 {
 				cancel()
@@ -45,7 +45,7 @@ func TestFollow(t *testing.T) {
 	}
 
 	bad := errors.New("no cluster")
-	err := follow(t.Context(), func(context.Context) (*cluster.Status, error) { return nil, bad }, "text",
+	err := follow(t.Context(), func(context.Context) (*status.Status, error) { return nil, bad }, "text",
 		&bytes.Buffer{}, nil)
 	if !errors.Is(err, bad) {
 		t.Error(err)

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/observe"
+	"porthole.dev/porthole/cluster/status"
 )
 
 // Command is `porthole status`.
@@ -28,38 +30,38 @@ func Command() *cobra.Command {
 			if output != "" && output != "json" {
 				return fmt.Errorf("-o %s: only json is known", output)
 			}
-			layout, err := cluster.NewLayout(dir)
+			l, err := layout.New(dir)
 			if err != nil {
 				return err
 			}
 			if watch {
-				read := func(ctx context.Context) (*cluster.Status, error) { return cluster.ReadStatus(ctx, layout) }
+				read := func(ctx context.Context) (*status.Status, error) { return observe.Status(ctx, l) }
 				tick := time.NewTicker(again)
 				defer tick.Stop()
 				return follow(cmd.Context(), read, output, cmd.OutOrStdout(), tick.C)
 			}
-			status, err := cluster.ReadStatus(cmd.Context(), layout)
+			s, err := observe.Status(cmd.Context(), l)
 			if err != nil {
 				return err
 			}
-			return show(status, output, cmd.OutOrStdout())
+			return show(s, output, cmd.OutOrStdout())
 		},
 	}
 
-	program.StateDir(cmd.Flags(), &dir, cluster.DefaultDir, "state folder")
+	program.StateDir(cmd.Flags(), &dir, layout.DefaultDir, "state folder")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json for all that is known")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
 		"show it again whenever it changes, until Ctrl+C; with -o json one document a line")
 	return cmd
 }
 
-func show(status *cluster.Status, output string, out io.Writer) error {
+func show(s *status.Status, output string, out io.Writer) error {
 	if output != "json" {
-		return status.Print(out)
+		return s.Print(out)
 	}
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
-	return enc.Encode(status)
+	return enc.Encode(s)
 }
 
 // again is how often the cluster is looked at while its status is watched.
@@ -67,11 +69,11 @@ const again = time.Second
 
 // follow reads the status of the cluster now and at each tick, until ctx ends, and prints it when its text differs
 // from the last one.
-func follow(ctx context.Context, read func(context.Context) (*cluster.Status, error), output string, out io.Writer,
+func follow(ctx context.Context, read func(context.Context) (*status.Status, error), output string, out io.Writer,
 	tick <-chan time.Time) error {
 	shown := ""
 	for {
-		status, err := read(ctx)
+		s, err := read(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -81,9 +83,9 @@ func follow(ctx context.Context, read func(context.Context) (*cluster.Status, er
 
 		var text strings.Builder
 		if output == "json" {
-			err = json.NewEncoder(&text).Encode(status)
+			err = json.NewEncoder(&text).Encode(s)
 		} else {
-			err = status.Print(&text)
+			err = s.Print(&text)
 		}
 		if err != nil {
 			return err

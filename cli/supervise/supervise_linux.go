@@ -4,7 +4,8 @@ package supervise
 import (
 	"github.com/spf13/cobra"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/process"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -17,13 +18,13 @@ func Command() *cobra.Command {
 		Short: "Keep the processes of a local cluster running",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			platform.SetUmask()
-			layout, err := cluster.NewLayout(dir)
+			l, err := layout.New(dir)
 			if err != nil {
 				return err
 			}
-			return supervise.Run(cmd.Context(), cluster.SupervisorOptions(layout))
+			return supervise.Run(cmd.Context(), process.Supervisor(l))
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", cluster.DefaultDir, "state folder of the cluster")
+	cmd.Flags().StringVar(&dir, "dir", layout.DefaultDir, "state folder of the cluster")
 	return cmd
 }

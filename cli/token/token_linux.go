@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"porthole.dev/porthole/cli/program"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/manifests"
 )
 
 // Command is `porthole token`.
@@ -44,11 +45,11 @@ example an emulated host.`,
 			if life <= 0 {
 				return fmt.Errorf("--ttl %v: a token that has expired is of no use", life)
 			}
-			layout, err := cluster.NewLayout(dir)
+			l, err := layout.New(dir)
 			if err != nil {
 				return err
 			}
-			t, line, err := cluster.CreateToken(c.Context(), layout, life)
+			t, line, err := manifests.CreateToken(c.Context(), l, life)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ example an emulated host.`,
 			return err
 		},
 	}
-	program.StateDir(c.Flags(), &dir, cluster.DefaultDir, "state folder of the cluster")
+	program.StateDir(c.Flags(), &dir, layout.DefaultDir, "state folder of the cluster")
 	c.Flags().DurationVar(&life, "ttl", 24*time.Hour, "how long the token is valid")
 	c.Flags().BoolVar(&print, "print-join-command", false, "print the whole command line for the machine that joins")
 	c.Flags().StringVarP(&output, "output", "o", "", "json")

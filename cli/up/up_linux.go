@@ -13,6 +13,10 @@ import (
 
 	"porthole.dev/porthole/cli/program"
 	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/plan"
+	"porthole.dev/porthole/cluster/preflight"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/slow"
 	"porthole.dev/porthole/node/routes"
@@ -20,10 +24,10 @@ import (
 
 // webHint names the command that shows the cluster.
 func webHint(dir, name string) string {
-	if dir == cluster.DefaultDir {
+	if dir == layout.DefaultDir {
 		return "`porthole web` shows the cluster in a browser, live"
 	}
-	if name != "" && dir == cluster.DefaultDir+"-"+name {
+	if name != "" && dir == layout.DefaultDir+"-"+name {
 		return fmt.Sprintf("`porthole web --name %s` shows the cluster in a browser, live", name)
 	}
 	return fmt.Sprintf("`porthole web --dir %s` shows the cluster in a browser, live", dir)
@@ -43,7 +47,7 @@ const examples = `  porthole up
 
 // options of `porthole up`.
 type options struct {
-	config cluster.Config
+	config config.Cluster
 	dir    string
 	dryRun bool
 	stay   bool
@@ -52,7 +56,7 @@ type options struct {
 
 // Command is `porthole up`.
 func Command() *cobra.Command {
-	o := options{config: cluster.DefaultConfig()}
+	o := options{config: config.Default()}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring up a cluster with Linux nodes and emulated Windows nodes on this machine",
@@ -65,7 +69,7 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	}
 
 	f := cmd.Flags()
-	program.StateDir(f, &o.dir, cluster.DefaultDir, "state folder")
+	program.StateDir(f, &o.dir, layout.DefaultDir, "state folder")
 	addShape(f, &o.config)
 	f.Float64Var(&o.scale, "time-scale", 1,
 		"by how much longer than usual everything may take, for a slow machine: 10 on one that QEMU emulates")
@@ -74,19 +78,19 @@ it changes nothing; after an interrupted run it finishes the work.`,
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be made and run, and change nothing")
 
 	program.Values(cmd, "network", routes.Modes()...)
-	program.Values(cmd, "linux-kubelet", cluster.KubeletOurs, cluster.KubeletUpstream)
-	program.Values(cmd, "supervisor", cluster.SuperviseProcesses, cluster.SuperviseServices)
+	program.Values(cmd, "linux-kubelet", config.KubeletOurs, config.KubeletUpstream)
+	program.Values(cmd, "supervisor", config.SuperviseProcesses, config.SuperviseServices)
 	program.Values(cmd, "windows-build", "17763", "20348", "26100")
 	return cmd
 }
 
 // run brings the cluster up, or prints what it would do.
 func (o *options) run(cmd *cobra.Command) error {
-	layout, err := cluster.NewLayout(o.dir)
+	l, err := layout.New(o.dir)
 	if err != nil {
 		return err
 	}
-	if o.config.Name, err = nameOf(cmd, layout); err != nil {
+	if o.config.Name, err = nameOf(cmd, l); err != nil {
 		return err
 	}
 	if err := o.config.Validate(); err != nil {
@@ -95,12 +99,12 @@ func (o *options) run(cmd *cobra.Command) error {
 	if o.scale < 1 {
 		return program.Misused(fmt.Errorf("--time-scale %v: must be 1 or more", o.scale))
 	}
-	if err := choosePorts(cmd, layout, &o.config); err != nil {
+	if err := choosePorts(cmd, l, &o.config); err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
 	if o.dryRun {
-		return cluster.PrintPlan(out, layout, o.config)
+		return plan.Print(out, l, o.config)
 	}
 
 	if o.scale > 1 { // otherwise the variable may have been set by who calls this
@@ -109,8 +113,8 @@ func (o *options) run(cmd *cobra.Command) error {
 		}
 	}
 	platform.SetUmask()
-	err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: layout, Config: o.config, Out: out})
-	if errors.Is(err, cluster.ErrNotReady) {
+	err = cluster.Up(cmd.Context(), cluster.UpOptions{Layout: l, Cluster: o.config, Out: out})
+	if errors.Is(err, preflight.ErrNotReady) {
 		return program.Refused(err)
 	}
 	if err != nil {
@@ -119,15 +123,15 @@ func (o *options) run(cmd *cobra.Command) error {
 	if _, err := fmt.Fprintln(out, webHint(o.dir, o.config.Name)); err != nil || !o.stay {
 		return err
 	}
-	return stay(cmd.Context(), layout.Dir, out)
+	return stay(cmd.Context(), l.Dir, out)
 }
 
 // nameOf returns the name that the user gives, or that of the cluster which the folder has.
-func nameOf(cmd *cobra.Command, l cluster.Layout) (string, error) {
+func nameOf(cmd *cobra.Command, l layout.Layout) (string, error) {
 	if f := cmd.Flags().Lookup("name"); f.Changed {
 		return f.Value.String(), nil
 	}
-	name, err := cluster.Lab(l.Dir)
+	name, err := config.LabOf(l.Dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -136,53 +140,53 @@ func nameOf(cmd *cobra.Command, l cluster.Layout) (string, error) {
 
 // choosePorts gives a cluster with a name ports of its own where the user has not chosen any: those that it has, or the
 // next free ones.
-func choosePorts(cmd *cobra.Command, l cluster.Layout, config *cluster.Config) error {
-	if config.Name == "" {
+func choosePorts(cmd *cobra.Command, l layout.Layout, c *config.Cluster) error {
+	if c.Name == "" {
 		return nil
 	}
-	api, registry, err := cluster.ChoosePorts(l)
+	api, registry, err := preflight.ChoosePorts(l)
 	if !cmd.Flags().Changed("api-port") {
-		config.APIPort = api
+		c.APIPort = api
 	}
 	if !cmd.Flags().Changed("registry-port") {
-		config.RegistryPort = registry
+		c.RegistryPort = registry
 	}
 	return err
 }
 
 // addShape adds the flags that say what the cluster is like.
-func addShape(f *pflag.FlagSet, config *cluster.Config) {
-	f.IntVar(&config.LinuxNodes, "linux-nodes", config.LinuxNodes, "Linux nodes, 1 to 9")
-	f.IntVar(&config.WindowsNodes, "windows-nodes", config.WindowsNodes, "emulated Windows nodes, 0 to 40")
-	f.StringVar(&config.LinuxKubelet, "linux-kubelet", config.LinuxKubelet,
+func addShape(f *pflag.FlagSet, c *config.Cluster) {
+	f.IntVar(&c.LinuxNodes, "linux-nodes", c.LinuxNodes, "Linux nodes, 1 to 9")
+	f.IntVar(&c.WindowsNodes, "windows-nodes", c.WindowsNodes, "emulated Windows nodes, 0 to 40")
+	f.StringVar(&c.LinuxKubelet, "linux-kubelet", c.LinuxKubelet,
 		"kubelet of the Linux nodes: porthole, or upstream, to compare with")
-	f.StringVar(&config.WindowsBuild, "windows-build", config.WindowsBuild,
+	f.StringVar(&c.WindowsBuild, "windows-build", c.WindowsBuild,
 		"Windows build of those nodes: 17763 (Server 2019), 20348 (2022), 26100 (2025); several with commas are taken in turn")
-	f.StringVar(&config.Supervisor, "supervisor", config.Supervisor,
+	f.StringVar(&c.Supervisor, "supervisor", c.Supervisor,
 		"who starts the programs of Windows nodes: processes, the cluster's supervisor; services: the node's service manager, after porthole.exe join has set the node up, as on Windows")
-	f.BoolVar(&config.WindowsKubeletOnly, "windows-kubelet-only", false,
+	f.BoolVar(&c.WindowsKubeletOnly, "windows-kubelet-only", false,
 		"Windows nodes run a kubelet and containerd.exe only, and are not Ready until HostProcess pods bring the pod network and kube-proxy")
-	f.BoolVar(&config.WindowsFirewall, "windows-firewall", false,
+	f.BoolVar(&c.WindowsFirewall, "windows-firewall", false,
 		"Windows nodes drop what comes in, but for programs with a rule, as Windows Server does; makes the rules for our programs")
-	f.StringVar(&config.WindowsMemory, "windows-memory", "",
+	f.StringVar(&c.WindowsMemory, "windows-memory", "",
 		"memory of each Windows node, for example 4Gi; empty: that of the machine. Nothing is refused beyond it, but the kubelet evicts pods as it becomes scarce")
 
-	f.DurationVar(&config.WindowsNICFlap, "windows-nic-flap", 0,
+	f.DurationVar(&c.WindowsNICFlap, "windows-nic-flap", 0,
 		"how long a Windows node has no link and no address when its first HNS network is made; Windows takes 1 to 10 s")
-	f.StringVar(&config.WindowsNIC, "windows-nic", "",
+	f.StringVar(&c.WindowsNIC, "windows-nic", "",
 		"second network card of Windows nodes, \"Ethernet 2\": SUBNET[,gateway=ADDRESS[,metric=N]], for example 10.98.0.0/24; with a gateway it has a default route")
-	f.StringVar(&config.WindowsAdapter, "windows-adapter", "",
+	f.StringVar(&c.WindowsAdapter, "windows-adapter", "",
 		"network card to which the pods' network of Windows nodes is bound, for example \"Ethernet 2\"; empty: the one with the node's address")
-	f.StringVar(&config.Network, "network", config.Network,
+	f.StringVar(&c.Network, "network", c.Network,
 		"how pods of different nodes reach each other: "+strings.Join(routes.Modes(), ", "))
-	f.StringVar(&config.PodCIDR, "pod-cidr", config.PodCIDR,
+	f.StringVar(&c.PodCIDR, "pod-cidr", c.PodCIDR,
 		"range of all pods, of IPv4, or of IPv4 and behind a comma of IPv6, which gives pods, nodes and services both")
-	f.IntVar(&config.NodeMask, "node-cidr-mask-size", 0,
+	f.IntVar(&c.NodeMask, "node-cidr-mask-size", 0,
 		"length of a node's pod range of IPv4; 0: 24, or longer where --pod-cidr is too small for that")
-	f.StringVar(&config.Listen, "listen", "",
+	f.StringVar(&c.Listen, "listen", "",
 		"address of this machine on which the API server and the image registry are reached; empty: 127.0.0.1")
-	f.IntVar(&config.APIPort, "api-port", config.APIPort,
+	f.IntVar(&c.APIPort, "api-port", c.APIPort,
 		"port of the API server on the address of --listen; with --name the next free one")
-	f.IntVar(&config.RegistryPort, "registry-port", config.RegistryPort,
+	f.IntVar(&c.RegistryPort, "registry-port", c.RegistryPort,
 		"port of the image registry on the address of --listen; with --name the next free one")
 }

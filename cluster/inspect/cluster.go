@@ -17,7 +17,7 @@ const (
 	Kubeconfig = "kubeconfig"
 )
 
-// Shape is what of a cluster's configuration says which nodes it has and what runs on them. cluster.Config has the
+// Shape is what of a cluster's configuration says which nodes it has and what runs on them. config.Cluster has the
 // same fields.
 type Shape struct {
 	Name               string `json:"name"`

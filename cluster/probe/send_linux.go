@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -28,8 +27,6 @@ const (
 	// listens.
 	tracePort = 33434
 )
-
-func nativeInt64(b []byte) int64 { return int64(binary.NativeEndian.Uint64(b)) }
 
 // Options are what is sent. All are required.
 type Options struct {

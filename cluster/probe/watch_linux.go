@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -160,3 +161,5 @@ func (w *watcher) seen(match func(*frame) bool) (list []frame) {
 	slices.SortStableFunc(list, func(a, b frame) int { return a.when.Compare(b.when) })
 	return list
 }
+
+func nativeInt64(b []byte) int64 { return int64(binary.NativeEndian.Uint64(b)) }

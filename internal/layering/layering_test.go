@@ -89,6 +89,20 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// TestClusterRows: each folder of cluster has its row, and no row names a folder that is gone.
+func TestClusterRows(t *testing.T) {
+	var have []string
+	for _, l := range list(t, "linux") {
+		if p := strings.TrimPrefix(l.ImportPath, Module+"/"); matches(p, "cluster/...") {
+			have = append(have, p)
+		}
+	}
+	want := slices.Sorted(slices.Values(slices.Concat(clusterRows...)))
+	if slices.Sort(have); !slices.Equal(have, want) {
+		t.Errorf("packages of cluster are %v, rows have %v", have, want)
+	}
+}
+
 // TestPlansArePure holds every plan.go to the rule of the pure folders, wherever it lies.
 func TestPlansArePure(t *testing.T) {
 	root := moduleRoot(t)

@@ -133,7 +133,28 @@ func rules() []rule {
 			reason: "the page shows the others; nobody but the command line depends on it"},
 	}
 
-	return append(list, productRules()...)
+	return slices.Concat(list, clusterRules(), productRules())
+}
+
+// clusterRows are the folders of cluster, the lowest first, as cluster/README.md draws them.
+var clusterRows = [][]string{
+	{"cluster/supervise", "cluster/inspect", "cluster/install", "cluster/steps", "cluster/containerdconf",
+		"cluster/relay", "cluster/probe"},
+	{"cluster/layout"},
+	{"cluster/config"},
+	{"cluster/settings", "cluster/credentials", "cluster/process", "cluster/status"},
+	{"cluster/network", "cluster/manifests"},
+	{"cluster/preflight", "cluster/plan", "cluster/nodes", "cluster/datapath", "cluster/observe"},
+	{"cluster"},
+}
+
+// clusterRules let each folder of cluster import only such as are lower.
+func clusterRules() (list []rule) {
+	for i, row := range clusterRows {
+		list = append(list, rule{from: row, to: slices.Concat(clusterRows[i:]...),
+			reason: "arrows point down: each part of the local cluster imports only parts of lower rows (cluster/README.md)"})
+	}
+	return list
 }
 
 // productRules keep the products apart from each other and from the emulator.

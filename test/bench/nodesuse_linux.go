@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/emulator/host"
 	"porthole.dev/porthole/internal/platform"
@@ -95,7 +95,7 @@ func proportionalMB(pid int) float64 {
 // clusterProcesses are the supervisors of the cluster in a folder, what is in the network namespaces of its hosts, and
 // the children of all these: containers have namespaces of their own. all are the processes of the machine.
 func clusterProcesses(dir string) (pids []int, all map[int]processStat, err error) {
-	active, standby := supervise.Supervisors(cluster.Layout{Dir: dir}.RunDir())
+	active, standby := supervise.Supervisors(layout.Layout{Dir: dir}.RunDir())
 	todo := []int{active.PID, standby.PID}
 	hosts, err := host.Store{Dir: dir}.List()
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
 	"porthole.dev/porthole/cluster/containerdconf"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/emulator/lab"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/test/images"
@@ -70,7 +71,7 @@ func show(cmd *exec.Cmd) error {
 }
 
 func (c *suiteCluster) pushImages(ctx context.Context) error {
-	registry, err := images.Login("http://"+lab.Router.String()+":5000", cluster.Layout{Dir: c.o.dir}.RegistryLogin())
+	registry, err := images.Login("http://"+lab.Router.String()+":5000", layout.Layout{Dir: c.o.dir}.RegistryLogin())
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		return fmt.Errorf("reading the cluster's kubeconfig: %w", err)
 	}
 	for _, entry := range doc.Clusters {
-		entry.Cluster["server"] = fmt.Sprintf("https://%s:6443", cluster.DefaultConfig().Nodes()[0].Address)
+		entry.Cluster["server"] = fmt.Sprintf("https://%s:6443", config.Default().Nodes()[0].Address)
 	}
 	if data, err = json.Marshal(doc); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (c *suiteCluster) labelZones(ctx context.Context) error {
 // leaves off. The test of it expects that pods with 20 s of their own end, and those that are critical have 10 s after
 // them.
 func (c *suiteCluster) giveGrace(ctx context.Context) error {
-	for _, n := range cluster.DefaultConfig().Nodes() {
+	for _, n := range config.Default().Nodes() {
 		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "var", "lib", "kubelet", "config.yaml")
 		if !n.Windows {
 			continue
@@ -228,7 +229,7 @@ func (c *suiteCluster) installShell() error {
 	if err != nil {
 		return err
 	}
-	for _, n := range cluster.DefaultConfig().Nodes() {
+	for _, n := range config.Default().Nodes() {
 		path := filepath.Join(c.o.dir, "hosts", n.Name, "prefix", "drive_c", "windows", "system32", "WindowsPowerShell",
 			"v1.0", "powershell.exe")
 		if !n.Windows {

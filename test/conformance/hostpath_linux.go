@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/internal/testkit/storagedriver"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
@@ -21,12 +21,12 @@ const hostPathName = "hostpath.csi.k8s.io"
 // deploys its controller. It is a process of the node, not of a pod: it calls programs such as mount and losetup,
 // which the node has. stop ends it.
 func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err error) {
-	layout, err := cluster.NewLayout(c.o.dir)
+	l, err := layout.New(c.o.dir)
 	if err != nil {
 		return nil, err
 	}
 	node := nodesOf(c.o)[0]
-	kubelet := layout.NodeFile(node, "kubelet")
+	kubelet := l.NodeFile(node, "kubelet")
 	socket := filepath.Join(kubelet, "plugins", "csi-hostpath", "csi.sock")
 	data := filepath.Join(c.o.dir, "hostpath")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(socket), 0o750), os.MkdirAll(data, 0o755),

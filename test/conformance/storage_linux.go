@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/test/images"
 )
 
@@ -59,7 +59,7 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 			return err
 		}
 	}
-	config, err := cluster.NewLayout(c.o.dir)
+	config, err := layout.New(c.o.dir)
 	if err != nil {
 		return err
 	}

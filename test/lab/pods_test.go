@@ -73,8 +73,8 @@ func succeeded(pod *v1.Pod) error {
 
 const podWait = 60 * time.Second
 
-// config is a Secret and a ConfigMap, for the tests of environments and volumes.
-const config = `
+// podConfig is a Secret and a ConfigMap, for the tests of environments and volumes.
+const podConfig = `
 apiVersion: v1
 kind: Secret
 metadata: {name: mysecret-%[1]s}
@@ -94,7 +94,7 @@ data:
 // Rows 1.91, 1.103.
 func TestEnvironment(t *testing.T) {
 	onEach(t, func(t *testing.T, system string) {
-		apply(t, fmt.Sprintf(config+`
+		apply(t, fmt.Sprintf(podConfig+`
 ---
 apiVersion: v1
 kind: Pod
@@ -234,7 +234,7 @@ func TestConfigVolumesAndHostPath(t *testing.T) {
 			"windows": {`C:\etc\foo`, "C:/etc/bar", "/data/host"},
 		}[system]
 		hostPath := map[string]string{"linux": filepath.Join(dir, "hosts/lin01/shared"), "windows": `C:\shared`}[system]
-		apply(t, fmt.Sprintf(config+`
+		apply(t, fmt.Sprintf(podConfig+`
 ---
 apiVersion: v1
 kind: Pod

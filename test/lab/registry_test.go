@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit"
 	testimages "porthole.dev/porthole/test/images"
@@ -15,14 +16,14 @@ import (
 // registryURL returns where this machine reaches the cluster's registry, and the same with the login of who may push.
 func registryURL(t *testing.T) (plain, withLogin string) {
 	t.Helper()
-	layout, err := cluster.NewLayout(dir)
+	l, err := layout.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plain, err = cluster.RegistryURL(layout); err != nil {
+	if plain, err = config.RegistryURL(l); err != nil {
 		t.Fatal(err)
 	}
-	if withLogin, err = testimages.Login(plain, layout.RegistryLogin()); err != nil {
+	if withLogin, err = testimages.Login(plain, l.RegistryLogin()); err != nil {
 		t.Fatal(err)
 	}
 	return plain, withLogin

@@ -78,7 +78,7 @@ func TestBGP(t *testing.T) {
 	})
 	f.checkLiars("10.244.200.0/23", nil)
 	f.checkStatus(3, 1)
-	nodes, err := status()
+	nodes, err := readStatus()
 	for _, n := range nodes {
 		if n.Peers[0].Learnt != len(nodeNames) || n.Peers[0].Since.IsZero() { // FRR tells a node its own range too
 			t.Errorf("the peer of %s is %+v", n.Name, n.Peers[0])

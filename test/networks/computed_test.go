@@ -10,7 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
+	"porthole.dev/porthole/cluster/observe"
 	"porthole.dev/porthole/cluster/supervise"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -41,7 +42,7 @@ func (f pathCheck) gather() *pathpkg.Facts {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	outputs, err := cluster.NodeFacts(ctx, cluster.Layout{Dir: dir, Bin: filepath.Dir(porthole)})
+	outputs, err := observe.Facts(ctx, layout.Layout{Dir: dir, Bin: filepath.Dir(porthole)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -12,7 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/config"
+	"porthole.dev/porthole/cluster/layout"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/images"
 )
@@ -61,15 +62,15 @@ func (l daemonSets) pushAgents() {
 		l.t.Fatalf("%v\n%s", err, out)
 	}
 
-	layout, err := cluster.NewLayout(dir)
+	paths, err := layout.New(dir)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	registry, err := cluster.RegistryURL(layout)
+	registry, err := config.RegistryURL(paths)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if registry, err = images.Login(registry, layout.RegistryLogin()); err != nil {
+	if registry, err = images.Login(registry, paths.RegistryLogin()); err != nil {
 		l.t.Fatal(err)
 	}
 

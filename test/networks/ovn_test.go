@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"porthole.dev/porthole/check"
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/status"
 	"porthole.dev/porthole/internal/nodeapi"
 	"porthole.dev/porthole/internal/platform"
 )
@@ -101,7 +101,7 @@ func (f *fleet) noKubeProxy() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	var s cluster.Status
+	var s status.Status
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		f.t.Fatal(err)
 	}

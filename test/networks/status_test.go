@@ -25,7 +25,7 @@ type statusNode struct {
 	}
 }
 
-func status() (nodes []statusNode, err error) {
+func readStatus() (nodes []statusNode, err error) {
 	out, err := command(shortly, porthole, "status", "--dir", dir, "-o", "json")
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func status() (nodes []statusNode, err error) {
 func (l *lab) checkStatus(routes, peers int) {
 	l.t.Helper()
 	wait.NoError(l.t, 30*time.Second, "a status without problems", func() error {
-		nodes, err := status()
+		nodes, err := readStatus()
 		if err != nil {
 			return err
 		}

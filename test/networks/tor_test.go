@@ -14,7 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/observe"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -80,7 +80,7 @@ func TestTor(t *testing.T) {
 	l.checkRouter("node win01: " + win01.Spec.PodCIDR + " goes to 10.99.0.11 (node lin01) besides 10.99.0.21")
 
 	d := pathCheck{f}
-	if r, text := d.follow(d.gather(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != cluster.RouterName ||
+	if r, text := d.follow(d.gather(), "a-lin01", "a-win01"); r.First() == nil || r.First().At != observe.RouterName ||
 		r.First().What != "route" {
 		t.Errorf("the router spreads packets for win01 over two nodes, and `porthole path` says:\n%s", text)
 	}
@@ -91,7 +91,7 @@ func TestTor(t *testing.T) {
 	if os.Getenv("PORTHOLE_NETWORKS") == "long" {
 		pods := d.podRange("win02")
 		d.checkFlaws(flaw{"the router lacks a line", "a-win01", "a-win02", ip("tor", "route", "del", pods),
-			ip("tor", "route", "add", pods, "via", "10.99.0.22"), d.pinged("a-win01", "a-win02"), cluster.RouterName,
+			ip("tor", "route", "add", pods, "via", "10.99.0.22"), d.pinged("a-win01", "a-win02"), observe.RouterName,
 			"route"})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"porthole.dev/porthole/cluster"
+	"porthole.dev/porthole/cluster/layout"
 )
 
 // perCommand bounds one command. The longest is `porthole up` with empty caches.
@@ -28,8 +28,8 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(cluster.DefaultDir, "cluster.json")); err == nil {
-		t.Fatalf("there is a cluster in %s: run `make down` first", cluster.DefaultDir)
+	if _, err := os.Stat(filepath.Join(layout.DefaultDir, "cluster.json")); err == nil {
+		t.Fatalf("there is a cluster in %s: run `make down` first", layout.DefaultDir)
 	}
 
 	for _, name := range documents {
