@@ -84,7 +84,9 @@ func Default() Cluster {
 // Largest is a cluster of this name with every node that it can have.
 func Largest(name string) Cluster {
 	c := Default()
-	c.Name, c.LinuxNodes, c.WindowsNodes = name, maxLinuxNodes, maxWindowsNodes
+	c.Name = name
+	c.LinuxNodes = maxLinuxNodes
+	c.WindowsNodes = maxWindowsNodes
 	return c
 }
 

@@ -12,7 +12,8 @@ func (c Cluster) Host(l layout.Layout, n Node) host.Host {
 		Firewall: n.Windows && c.WindowsFirewall, NICFlap: c.WindowsNICFlap, Cards: c.Cards(n)}
 	if n.Windows {
 		h.Memory, _ = host.ParseMemory(c.WindowsMemory) // Validate reports an error
-		h.Runtime, h.ServiceManager = host.ContainerdExe, c.Supervisor == SuperviseServices
+		h.Runtime = host.ContainerdExe
+		h.ServiceManager = c.Supervisor == SuperviseServices
 	}
 	return h
 }

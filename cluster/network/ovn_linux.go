@@ -75,7 +75,9 @@ func ovnNode(l layout.Layout, c config.Cluster, n config.Node) (list []supervise
 	}
 	for _, d := range daemons {
 		p := process.OnNode(l, c, n.Name, d.Name)
-		p.Path, p.Args, p.Env = d.Path, d.Args, d.Env
+		p.Path = d.Path
+		p.Args = d.Args
+		p.Env = d.Env
 		if d.After != "" {
 			p.WaitFor = []supervise.Condition{{Path: d.After, Dial: true}}
 		}
@@ -91,7 +93,8 @@ func ovnNode(l layout.Layout, c config.Cluster, n config.Node) (list []supervise
 	}
 	if n.Windows {
 		p := process.OnNode(l, c, n.Name, "host-ovs")
-		p.Path, p.WaitFor = l.Porthole(), []supervise.Condition{{Path: ovnHost(l, n).Socket(), Dial: true}}
+		p.Path = l.Porthole()
+		p.WaitFor = []supervise.Condition{{Path: ovnHost(l, n).Socket(), Dial: true}}
 		p.Args = []string{"host-ovs", "--dir=" + ovnHost(l, n).Dir, "--address=" + n.TunnelCard().Address.String()}
 		list = append(list, p)
 	}
@@ -106,7 +109,8 @@ func ovnControlPlane(l layout.Layout, c config.Cluster, n config.Node) (supervis
 		return p, err
 	}
 	central := ovnCentral(l)
-	p.Path, p.WaitFor = l.Porthole(), []supervise.Condition{process.APIReady(c), {Path: central.NB(), Dial: true}}
+	p.Path = l.Porthole()
+	p.WaitFor = []supervise.Condition{process.APIReady(c), {Path: central.NB(), Dial: true}}
 	p.Args = []string{"ovn-control-plane", "--kubeconfig=" + l.KubeconfigOf("ovn"),
 		"--nb=" + central.NBAddress(), "--sb=" + central.SBAddress(),
 		"--cluster-cidr=" + ranges.PodCIDRs(), "--service-cidr=" + ranges.ServiceCIDRs(),

@@ -30,7 +30,9 @@ func feedRouter(ctx context.Context, l layout.Layout, c config.Cluster, _ *kube.
 
 	var out bytes.Buffer
 	shell := exec.CommandContext(ctx, "sh", "-e")
-	shell.Stdin, shell.Stdout, shell.Stderr = bytes.NewReader(lines), &out, &out
+	shell.Stdin = bytes.NewReader(lines)
+	shell.Stdout = &out
+	shell.Stderr = &out
 	if err := platform.StartInNetns(c.RouterNetns(), shell); err != nil {
 		return fmt.Errorf("giving the router its routes: %w", err)
 	}

@@ -37,7 +37,9 @@ func runOnNode(ctx context.Context, h host.Host, exe string, args ...string) err
 		return err
 	}
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &out
+	cmd.WaitDelay = time.Second
 	if err := cmd.Run(ctx); err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out.Bytes()))
 	}

@@ -84,7 +84,10 @@ func joinNode(ctx context.Context, l layout.Layout, c config.Cluster, n config.N
 		return err
 	}
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = strings.NewReader(token.String()+"\n"), &out, &out, time.Second
+	cmd.Stdin = strings.NewReader(token.String() + "\n")
+	cmd.Stdout = &out
+	cmd.Stderr = &out
+	cmd.WaitDelay = time.Second
 	if err := cmd.Run(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(out.Bytes()))
 	}

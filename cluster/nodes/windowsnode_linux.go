@@ -69,7 +69,8 @@ func (m windowsMaker) ensure(ctx context.Context, n config.Node) error {
 	if err != nil {
 		return err
 	}
-	dir, p := m.paths.Host(n.Name), winePrefix(m.paths, n)
+	dir := m.paths.Host(n.Name)
+	p := winePrefix(m.paths, n)
 	template := wine.TemplateDir(m.paths.Dir, n.Build)
 	options := wine.TemplateOptions{Dir: template, Build: build, DLLDir: m.dlls, Owner: wine.Owner}
 	if err := m.tools.EnsureTemplate(ctx, options); err != nil {

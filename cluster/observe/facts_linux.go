@@ -108,7 +108,9 @@ func outputOf(command func() (program, error)) ([]byte, error) {
 		return nil, err
 	}
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
+	cmd.WaitDelay = time.Second
 	if err := cmd.run(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(errs.String()))
 	}

@@ -147,7 +147,9 @@ func askRoutes(ctx context.Context, client *http.Client, n *status.NodeStatus) {
 		n.Routes = status.Counts{Error: err.Error()}
 		return
 	}
-	n.Routes, n.Network, n.Peers = answer.Counts, answer.Mode, answer.Peers
+	n.Routes = answer.Counts
+	n.Network = answer.Mode
+	n.Peers = answer.Peers
 }
 
 // askServices reads the status of our service proxy.

@@ -89,17 +89,22 @@ func (p *planner) linuxNode(n config.Node) {
 	file := func(parts ...string) string { return p.l.NodeFile(n.Name, parts...) }
 	add := func(name string, path string, wait []supervise.Condition, args ...string) {
 		made := process.OnNode(p.l, p.c, n.Name, name)
-		made.Path, made.Args, made.WaitFor = path, args, wait
+		made.Path = path
+		made.Args = args
+		made.WaitFor = wait
 		p.add(made)
 	}
+
 	containerd := supervise.Condition{Path: p.l.ContainerdSocket(n.Name), Dial: true}
 	p.add(p.containerd(n))
-	kubelet, args := p.l.Bundled("kubelet"), []string{"--config=" + file("kubernetes", "kubelet.json"),
+	kubelet := p.l.Bundled("kubelet")
+	args := []string{"--config=" + file("kubernetes", "kubelet.json"),
 		"--kubeconfig=" + file("kubernetes", "kubelet.kubeconfig"), "--hostname-override=" + n.Name,
 		"--node-ip=" + p.c.NodeIPs(n), "--root-dir=" + file("kubelet"), "--v=2"}
 	if p.c.LinuxKubelet != config.KubeletUpstream {
 		// The nodes have one file system: each has a folder of its own, and none has this machine's.
-		kubelet, args = p.l.Porthole(), slices.Concat([]string{"kubelet"}, args,
+		kubelet = p.l.Porthole()
+		args = slices.Concat([]string{"kubelet"}, args,
 			[]string{"--device-plugin-dir=" + file("kubelet", "device-plugins"), "--keep-kernel-settings"})
 	}
 	add("kubelet", kubelet, []supervise.Condition{process.APIReady(p.c), containerd}, args...)
@@ -128,7 +133,8 @@ func (p *planner) routesArgs(n config.Node, kubeconfig string) []string {
 
 func (p *planner) containerd(n config.Node) supervise.Process {
 	made := process.OnNode(p.l, p.c, n.Name, "containerd")
-	made.Path, made.Hostname = p.l.Bundled("containerd"), n.Name // pods of the host's network see the name
+	made.Path = p.l.Bundled("containerd")
+	made.Hostname = n.Name // pods of the host's network see the name
 	made.Args = []string{"--config", p.l.NodeFile(n.Name, "containerd", "config.toml")}
 	made.Env = []string{"PATH=" + filepath.Join(p.l.Bin, "bundle") + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	return made
@@ -139,7 +145,11 @@ func (p *planner) containerd(n config.Node) supervise.Process {
 func (p *planner) windowsNode(n config.Node) {
 	node := func(name, path string, env []string, wait []supervise.Condition, args ...string) supervise.Process {
 		made := process.OnNode(p.l, p.c, n.Name, name)
-		made.Path, made.Args, made.Env, made.WaitFor, made.Follows = path, args, env, wait, follows(n, path)
+		made.Path = path
+		made.Args = args
+		made.Env = env
+		made.WaitFor = wait
+		made.Follows = follows(n, path)
 		return made
 	}
 
@@ -151,9 +161,11 @@ func (p *planner) windowsNode(n config.Node) {
 			wait = []supervise.Condition{listens[part.After]}
 		}
 		made := node(part.Name, part.Path, part.Env, wait, part.Args...)
-		made.Before, made.MakesBox = part.Before, part.MakesBox
+		made.Before = part.Before
+		made.MakesBox = part.MakesBox
 		if part.Box {
-			made.Box, made.Dir = windowsHost.Dir, windowsHost.Prefix().DriveC()
+			made.Box = windowsHost.Dir
+			made.Dir = windowsHost.Prefix().DriveC()
 		}
 		p.add(made)
 		listens[part.Name] = supervise.Condition{TCP: part.Listens, Netns: p.c.Netns(n.Name)}
@@ -168,7 +180,8 @@ func (p *planner) windowsNode(n config.Node) {
 		argv := p.tools.Argv(exe, args...)
 		made := node(name, argv[0], p.tools.Env(windowsHost.Prefix()), wait, argv[1:]...)
 		// a path without a drive letter is one of the drive that a program is started on
-		made.Box, made.Dir = windowsHost.Dir, windowsHost.Prefix().DriveC()
+		made.Box = windowsHost.Dir
+		made.Dir = windowsHost.Prefix().DriveC()
 		made.WaitOnce = []supervise.Condition{process.APIReady(p.c)}
 		p.add(made)
 	}

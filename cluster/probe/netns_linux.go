@@ -26,7 +26,8 @@ func NetnsOf(addresses ...netip.Addr) (map[netip.Addr]string, error) {
 		return nil, fmt.Errorf("looking for networks of pods: %w", err)
 	}
 
-	looked, found := map[string]bool{own: true}, map[netip.Addr]string{}
+	looked := map[string]bool{own: true}
+	found := map[netip.Addr]string{}
 	for _, path := range paths {
 		id, err := os.Readlink(path)
 		if err != nil || looked[id] { // a process may have ended

@@ -42,7 +42,8 @@ type Options struct {
 // Send sends one packet and returns where it was seen. A packet that is lost is no error.
 func Send(ctx context.Context, o Options) (*path.Probe, error) {
 	if o.To.Port() == 0 {
-		o.To, o.Protocol = netip.AddrPortFrom(o.To.Addr(), tracePort), "udp"
+		o.To = netip.AddrPortFrom(o.To.Addr(), tracePort)
+		o.Protocol = "udp"
 	}
 	if o.Protocol != "tcp" && o.Protocol != "udp" {
 		return nil, fmt.Errorf("a probe is of tcp or udp, not %s", o.Protocol)
