@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"porthole.dev/porthole/emulator/desired"
 )
@@ -95,8 +97,10 @@ func (c *Churn) Next() desired.Change {
 		}
 	default:
 		i := c.Rand.IntN(len(d.LoadBalancers))
-		var serial int
-		fmt.Sscanf(d.LoadBalancers[i].ID, "lb%d", &serial)
+		serial, err := strconv.Atoi(strings.TrimPrefix(d.LoadBalancers[i].ID, "lb"))
+		if err != nil {
+			panic(err) // balancer makes the ids
+		}
 		d.LoadBalancers[i] = c.balancer(serial)
 		out.LoadBalancers = d.LoadBalancers[i : i+1]
 	}
