@@ -134,7 +134,7 @@ WITH_ROOT := ^porthole.dev/porthole/($(ROOT_PACKAGES))$$
 # at a time (test/networks has one too, and ends long before); and those that take longest, which begin first so that
 # nothing waits for them at the end.
 ALONE := /test/(lifecycle|conformance)$$
-LONGEST := /(test/(lab|networks|kubelet|matrix|peers)|emulator/(wine|hnsd/serve|hcsd/serve)|cli/host)$$
+LONGEST := /(test/(lab|networks|kubelet|proxy|proxy/matrix)|emulator/(wine|hnsd/serve|hcsd/serve)|cli/host)$$
 
 # SHARD=2/4 tests every fourth package, beginning with the second: a part of `make test` for one of four machines.
 SHARD ?= 1/1
@@ -258,11 +258,11 @@ test-cni: deps build ## 10,000 pods through the CNI plugins' code with kills and
 	@PORTHOLE_CNI_KILLS=60 go test -count=1 -timeout 15m -v -run TestPluginIsKilled ./emulator/hnsd/serve
 	@PORTHOLE_LAB_SWEEP=1 go test -count=1 -timeout 20m -v -run TestForgottenAddress ./test/lab
 
-.PHONY: test-peers
-test-peers: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
-	@go test -count=1 -timeout 60m -v ./test/peers -args -upstream -thorough
-	@go test -count=1 -timeout 5m -v -run TestProxies ./test/proxylab
-	@go test -count=1 -timeout 5m -v -run 'TestOverlayUpstream|TestMatrixOverlay' ./test/matrix -args -upstream
+.PHONY: test-proxy
+test-proxy: deps build upstream-proxy ## upstream's kube-proxy.exe shows each documented failure, ours does not
+	@go test -count=1 -timeout 60m -v ./test/proxy -args -upstream -thorough
+	@go test -count=1 -timeout 5m -v -run TestProxies ./test/proxy/lab
+	@go test -count=1 -timeout 5m -v -run 'TestOverlayUpstream|TestMatrixOverlay' ./test/proxy/matrix -args -upstream
 
 .PHONY: bench
 bench: deps build ## figures of ours beside those of peers, as JSON lines

@@ -8,7 +8,7 @@ import (
 
 	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/internal/testkit/wait"
-	"porthole.dev/porthole/test/proxylab"
+	"porthole.dev/porthole/test/proxy/lab"
 )
 
 const upstreamProxy = "upstream kube-proxy.exe v1.36.3"
@@ -32,9 +32,9 @@ const localPods = 15
 
 // proxyBench is one lab with the objects that all hosts see a part of.
 type proxyBench struct {
-	lab  *proxylab.Lab
+	lab  *lab.Lab
 	o    options
-	node *proxylab.Node
+	node *lab.Node
 	load load
 }
 
@@ -46,7 +46,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 	for i := range scales {
 		scales[i].services = max(localPods+1, int(float64(scales[i].services)*o.scale))
 	}
-	l, err := proxylab.New(ctx, proxylab.Options{Bin: o.bin, Prefix: "phbench"})
+	l, err := lab.New(ctx, lab.Options{Bin: o.bin, Prefix: "phbench"})
 	if err != nil {
 		return err
 	}
@@ -75,10 +75,10 @@ func benchProxy(ctx context.Context, o options) (err error) {
 
 // bench is a host with one of the programs.
 type bench struct {
-	*proxylab.Host
+	*lab.Host
 	program string
-	near    *proxylab.Pod
-	proxy   *proxylab.Process
+	near    *lab.Pod
+	proxy   *lab.Process
 	load    *load
 	scale   scale
 }
@@ -86,7 +86,7 @@ type bench struct {
 // host makes a host that sees the first services of the load, with its own pods behind some of them.
 func (b *proxyBench) host(ctx context.Context, what, program string, s scale, plane bool) (*bench, error) {
 	h, err := b.lab.AddHost(ctx,
-		proxylab.HostOptions{Name: what + "-" + program, Build: s.build, Isolated: true, NoDataPlane: !plane})
+		lab.HostOptions{Name: what + "-" + program, Build: s.build, Isolated: true, NoDataPlane: !plane})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"porthole.dev/porthole/emulator/hnsd"
-	"porthole.dev/porthole/test/proxylab"
+	"porthole.dev/porthole/test/proxy/lab"
 )
 
 // floorRounds is how often ours and the floor are measured in turn where HNS adds no latency: each takes a few
@@ -87,7 +87,7 @@ func isRemote(endpoint hnsd.Doc) bool {
 // clear deletes all load balancers, and then the remote endpoints.
 func (t *bench) clear(ctx context.Context, endpoints, balancers []hnsd.Doc) error {
 	id := func(d hnsd.Doc) string { s, _ := d["ID"].(string); return s }
-	err := each(len(balancers), func(i int) error { return t.HNS.Delete(ctx, proxylab.LoadBalancer, id(balancers[i])) })
+	err := each(len(balancers), func(i int) error { return t.HNS.Delete(ctx, lab.LoadBalancer, id(balancers[i])) })
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (t *bench) clear(ctx context.Context, endpoints, balancers []hnsd.Doc) erro
 		if !isRemote(endpoints[i]) {
 			return nil
 		}
-		return t.HNS.Delete(ctx, proxylab.Endpoint, id(endpoints[i]))
+		return t.HNS.Delete(ctx, lab.Endpoint, id(endpoints[i]))
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"porthole.dev/porthole/test/proxylab"
+	"porthole.dev/porthole/test/proxy/lab"
 )
 
 var none netip.Addr
@@ -25,7 +25,7 @@ const (
 
 // load is what the API server has. Host h sees services 0 … sizes[h]-1.
 type load struct {
-	lab      *proxylab.Lab
+	lab      *lab.Lab
 	node     string
 	far      []netip.Addr
 	sizes    map[string]int
@@ -54,7 +54,7 @@ func (b *proxyBench) prepare(ctx context.Context) (err error) {
 	}
 	b.load = load{lab: b.lab, node: "lin", sizes: sizes()}
 	for i := range servers {
-		p, err := b.node.Pod(fmt.Sprintf("far%d", i), none)
+		p, err := b.node.Pod(ctx, fmt.Sprintf("far%d", i), none)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (l *load) labels(i int) map[string]string {
 	out := map[string]string{}
 	for host, n := range l.sizes {
 		if i < n {
-			out[proxylab.Label(host)] = ""
+			out[lab.Label(host)] = ""
 		}
 	}
 	return out
@@ -132,7 +132,7 @@ func (l *load) make(ctx context.Context) error {
 		return err
 	}
 	return each(most, func(i int) (err error) {
-		s := proxylab.Service(fmt.Sprintf("s%d", i), proxylab.Port("p", "tcp", 80, serverPort))
+		s := lab.Service(fmt.Sprintf("s%d", i), lab.Port("p", "tcp", 80, serverPort))
 		s.Labels = l.labels(i)
 		if l.services[i], err = l.lab.ApplyService(ctx, s); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (l *load) make(ctx context.Context) error {
 
 // slice writes the main slice of service i.
 func (l *load) slice(ctx context.Context, i int, addrs []netip.Addr) error {
-	e := proxylab.Slice(l.services[i], "", proxylab.On(l.node, addrs...)...)
+	e := lab.Slice(l.services[i], "", lab.On(l.node, addrs...)...)
 	for k, v := range l.labels(i) {
 		e.Labels[k] = v
 	}
@@ -153,15 +153,15 @@ func (l *load) slice(ctx context.Context, i int, addrs []netip.Addr) error {
 // local puts a pod of the host behind one of its last services, for this host only.
 func (l *load) local(ctx context.Context, t *bench, i int, addr netip.Addr) error {
 	s := l.services[t.scale.services-1-i]
-	e := proxylab.Slice(s, "-"+t.Name, proxylab.On(t.Name, addr)...)
-	e.Labels[proxylab.Label(t.Name)] = ""
+	e := lab.Slice(s, "-"+t.Name, lab.On(t.Name, addr)...)
+	e.Labels[lab.Label(t.Name)] = ""
 	return l.lab.ApplySlice(ctx, e)
 }
 
 // essential makes the DNS service, and the API's visible to the hosts, both with pods that answer.
 func (l *load) essential(ctx context.Context) error {
-	dns := proxylab.Service("kube-dns", proxylab.Port("dns", "udp", 53, serverPort),
-		proxylab.Port("dns-tcp", "tcp", 53, serverPort))
+	dns := lab.Service("kube-dns", lab.Port("dns", "udp", 53, serverPort),
+		lab.Port("dns-tcp", "tcp", 53, serverPort))
 	dns.Namespace = "kube-system"
 	dns.Labels = l.labels(-1)
 	dns.Labels["k8s-app"] = "kube-dns"
@@ -169,9 +169,9 @@ func (l *load) essential(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.dns = proxylab.ClusterAddr(made, 53)
+	l.dns = lab.ClusterAddr(made, 53)
 
-	e := proxylab.Slice(made, "", proxylab.On(l.node, l.far...)...)
+	e := lab.Slice(made, "", lab.On(l.node, l.far...)...)
 	for k, v := range l.labels(-1) {
 		e.Labels[k] = v
 	}
@@ -188,8 +188,8 @@ func (l *load) essential(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.api = proxylab.ClusterAddr(api, 443)
-	e = proxylab.Slice(api, "-bench", proxylab.On(l.node, l.far...)...)
+	l.api = lab.ClusterAddr(api, 443)
+	e = lab.Slice(api, "-bench", lab.On(l.node, l.far...)...)
 	for i := range e.Ports {
 		port := int32(serverPort)
 		e.Ports[i].Port = &port

@@ -14,7 +14,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/testkit/wait"
-	"porthole.dev/porthole/test/proxylab"
+	"porthole.dev/porthole/test/proxy/lab"
 )
 
 // crashed is how many load balancers HNS loses: kubernetes/kubernetes#110674 and #110849 lost as many.
@@ -129,7 +129,7 @@ func (b *proxyBench) prepared(ctx context.Context, what, program string, s scale
 	if err := t.made(ctx, 5*time.Minute); err != nil {
 		return nil, err
 	}
-	return t, t.Settled(ctx, time.Minute, proxylab.Foreign{})
+	return t, t.Settled(ctx, time.Minute)
 }
 
 // idleServices are fewer than others have: calls that repeat grow with them.
@@ -243,14 +243,14 @@ type churn struct {
 // prepare makes the services of the churn and the marker, a service whose changes show how far behind the proxy is.
 func (c *churn) prepare(ctx context.Context) (err error) {
 	if c.marker, err = c.ApplyService(ctx,
-		proxylab.Service("marker-"+c.program, proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+		lab.Service("marker-"+c.program, lab.Port("p", "tcp", 80, serverPort))); err != nil {
 		return err
 	}
 	c.services = make([]*corev1.Service, churnServices)
 	err = each(churnServices, func(i int) (err error) {
 		if c.services[i], err = c.ApplyService(ctx,
-			proxylab.Service(fmt.Sprintf("churn-%s-%d", c.program, i),
-				proxylab.Port("p", "tcp", 80, serverPort))); err != nil {
+			lab.Service(fmt.Sprintf("churn-%s-%d", c.program, i),
+				lab.Port("p", "tcp", 80, serverPort))); err != nil {
 			return err
 		}
 		return c.write(ctx, i, 0)
@@ -268,16 +268,16 @@ func (c *churn) write(ctx context.Context, i, turn int) error {
 		// Each turn the window moves on by a part; addresses come again after four turns.
 		addrs = append(addrs, remote((i*2*churnSlice+(turn*churnPart+k)%(2*churnSlice))%12000))
 	}
-	return c.ApplySlice(ctx, proxylab.Slice(c.services[i], "", proxylab.On("lin", addrs...)...))
+	return c.ApplySlice(ctx, lab.Slice(c.services[i], "", lab.On("lin", addrs...)...))
 }
 
 // mark moves the marker to a pod and waits until a client is answered by it.
 func (c *churn) mark(ctx context.Context, pod int) error {
-	if err := c.ApplySlice(ctx, proxylab.Slice(c.marker, "", proxylab.On("lin", c.load.far[pod])...)); err != nil {
+	if err := c.ApplySlice(ctx, lab.Slice(c.marker, "", lab.On("lin", c.load.far[pod])...)); err != nil {
 		return err
 	}
 	return wait.For(ctx, 2*time.Minute, "the marker to move", func(context.Context) error {
-		r, err := c.near.Ask("tcp", proxylab.ClusterAddr(c.marker, 80), time.Second)
+		r, err := c.near.Ask("tcp", lab.ClusterAddr(c.marker, 80), time.Second)
 		if want := fmt.Sprintf("far%d", pod); err == nil && r.Name != want {
 			err = fmt.Errorf("%s answers, not %s", r.Name, want)
 		}
@@ -371,7 +371,7 @@ const largeServices, largeBackends = 10000, 10
 // large is the memory of ours in a big cluster: upstream's program needs longer for so many services than all the rest
 // of the run. HNS keeps state only: packets are not what is measured.
 func (b *proxyBench) large(ctx context.Context) error {
-	h, err := b.lab.AddHost(ctx, proxylab.HostOptions{Name: "large", Build: 20348, Isolated: true, NoDataPlane: true})
+	h, err := b.lab.AddHost(ctx, lab.HostOptions{Name: "large", Build: 20348, Isolated: true, NoDataPlane: true})
 	if err != nil {
 		return err
 	}
@@ -412,7 +412,7 @@ func (b *proxyBench) large(ctx context.Context) error {
 
 // ownMemory is what the program's runtime took from the system and has not given back, in MB, by its own metrics.
 func (t *bench) ownMemory(ctx context.Context) (float64, error) {
-	_, body, err := t.Get(ctx, proxylab.MetricsPort, "/metrics")
+	_, body, err := t.Get(ctx, lab.MetricsPort, "/metrics")
 	if err != nil {
 		return 0, err
 	}

@@ -13,7 +13,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/latency"
 	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/testkit/wait"
-	"porthole.dev/porthole/test/proxylab"
+	"porthole.dev/porthole/test/proxy/lab"
 )
 
 // startResult is what one program did on one profile.
@@ -71,7 +71,7 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 	r.fills = []float64{r.first.all}
 	defer func() { t.halt() }()
 	// HNS must have exactly what the services imply, regardless of who created it.
-	if err := t.Settled(ctx, time.Minute, proxylab.Foreign{}); err != nil {
+	if err := t.Settled(ctx, time.Minute); err != nil {
 		return nil, err
 	}
 
@@ -140,7 +140,7 @@ type outage struct {
 
 // restart ends the program and starts it again, with 100 connections open and 100 new ones per second.
 func (t *bench) restart(ctx context.Context, r *startResult) error {
-	var open []*proxylab.Conn
+	var open []*lab.Conn
 	for i := range 100 {
 		c, err := t.near.Open(t.live(i), 2*time.Second)
 		if err != nil {
@@ -171,7 +171,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 	}
 
 	if err == nil {
-		err = t.Settled(ctx, 5*time.Minute, proxylab.Foreign{})
+		err = t.Settled(ctx, 5*time.Minute)
 	}
 	close(stop)
 	clients.Wait()
@@ -195,7 +195,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 
 // live is the address of a service whose backends answer.
 func (t *bench) live(i int) netip.AddrPort {
-	return proxylab.ClusterAddr(t.load.services[i%min(answering, t.scale.services)], 80)
+	return lab.ClusterAddr(t.load.services[i%min(answering, t.scale.services)], 80)
 }
 
 // newConnections asks a hundred times a second until stop, and notes when it got no answer.
@@ -225,7 +225,7 @@ func (t *bench) newConnections(stop <-chan struct{}) (asked int, failures []time
 
 func (t *bench) healthy(ctx context.Context, limit time.Duration) error {
 	return wait.For(ctx, limit, "health of "+t.Name, func(ctx context.Context) error {
-		status, body, err := t.Get(ctx, proxylab.HealthPort, "/healthz")
+		status, body, err := t.Get(ctx, lab.HealthPort, "/healthz")
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("status %d: %.200s", status, body)
 		}

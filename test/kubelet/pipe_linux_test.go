@@ -77,7 +77,7 @@ func newWindowsHost(t *testing.T, bin string) *windowsHost {
 		runtime: runtimetest.New("testkit.local/testapp:1")}
 	dlls, dir := filepath.Join(bin, "windows", "dll"), t.TempDir()
 	// outlives the test, as making it takes ten seconds
-	template := wine.TemplateDir(filepath.Join(bin, "proxylab"), build.Number)
+	template := wine.TemplateDir(filepath.Join(bin, "proxy-lab"), build.Number)
 	must(t, tools.EnsureTemplate(context.Background(), wine.TemplateOptions{Dir: template, Build: build, DLLDir: dlls}))
 	mount := wine.PrefixMount(template, dir)
 	must(t, mount.Ensure())

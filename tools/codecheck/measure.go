@@ -149,7 +149,7 @@ func directDependencies(root string) (int, error) {
 }
 
 // harness are the folders whose files are part of the tests though their names do not end in _test.go.
-var harness = []string{"test/", "internal/testkit/", "internal/proxylab/", "internal/script/", "hns/hnstest/",
+var harness = []string{"test/", "internal/testkit/", "internal/script/", "hns/hnstest/",
 	"kubelet/runtime/runtimetest/", "routes/plantest/", "routes/killtest/"}
 
 func isHarness(name string) bool {
