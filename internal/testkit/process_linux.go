@@ -15,38 +15,52 @@ import (
 	"porthole.dev/porthole/internal/platform"
 )
 
-// Process is a program that runs in a World.
+// Process is a program that a test runs.
 type Process struct {
 	Name string
+	// LogFile is where its output goes, and Started when it was started.
+	LogFile string
+	Started time.Time
+
 	cmd  *exec.Cmd
 	done chan struct{}
+	err  error // after done
+}
+
+// StartProcess runs a command in a network namespace; its output goes to the end of a file.
+func StartProcess(name, netns, log string, cmd *exec.Cmd) (*Process, error) {
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	// an interrupt reaches the test only, which then stops its processes in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := platform.StartInNetns(netns, cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	p := &Process{Name: name, LogFile: log, Started: time.Now(), cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
 }
 
 // Start runs a program in the World's network namespace; its output goes to NAME.log of the World's folder.
 func (h *home) Start(name, program string, args ...string) (*Process, error) {
-	log, err := os.OpenFile(h.Path(name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	p, err := StartProcess(name, h.Netns(), h.Path(name+".log"), cmd)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(h.bin, "bundle")+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	// an interrupt reaches the test only, which then stops its processes in order
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := platform.StartInNetns(h.Netns(), cmd); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
-	}
-	p := &Process{Name: name, cmd: cmd, done: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait() // how it ended is in its log
-		close(p.done)
-	}()
 	h.procs = append(h.procs, p)
 	return p, nil
 }
 
-// PID is the process's id.
+// PID is the process's id; the Linux one, also of a Windows program.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // CPU is the processor time that the process has used, in seconds; 0 for one that has ended.
@@ -64,6 +78,34 @@ func (p *Process) CPU() float64 {
 	system, _ := strconv.ParseFloat(fields[12], 64)
 	const ticks = 100 // USER_HZ, the same on every Linux
 	return (user + system) / ticks
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Ended reports whether the process has ended, and its exit error.
+func (p *Process) Ended() (bool, error) {
+	select {
+	case <-p.done:
+		return true, p.err
+	default:
+		return false, nil
+	}
+}
+
+// Log is all output so far.
+func (p *Process) Log() string {
+	data, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// LogTail is the end of the output, at most limit bytes.
+func (p *Process) LogTail(limit int) string {
+	log := p.Log()
+	return log[max(0, len(log)-limit):]
 }
 
 // Process returns the newest process that was started under this name, or nil.
@@ -93,10 +135,8 @@ func (p *Process) Kill() {
 }
 
 func (p *Process) signal(s syscall.Signal) {
-	select {
-	case <-p.done:
-	default:
-		_ = p.cmd.Process.Signal(s)
+	if ended, _ := p.Ended(); !ended {
+		_ = p.cmd.Process.Signal(s) // it may have ended meanwhile
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"porthole.dev/porthole/emulator/hnsd/latency"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 	"porthole.dev/porthole/test/proxy/lab"
 )
@@ -78,7 +79,7 @@ type bench struct {
 	*lab.Host
 	program string
 	near    *lab.Pod
-	proxy   *lab.Process
+	proxy   *testkit.Process
 	load    *load
 	scale   scale
 }

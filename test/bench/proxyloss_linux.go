@@ -326,7 +326,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 		c.lags = append(c.lags, round(time.Since(at).Seconds()))
 	}
 
-	c.cores = round((c.proxy.CPU() - cpu).Seconds() / time.Since(began).Seconds())
+	c.cores = round((c.proxy.CPU() - cpu) / time.Since(began).Seconds())
 	err := <-writer
 	c.rate = float64(written*churnPart) / time.Since(began).Seconds()
 	if err != nil {
@@ -393,7 +393,11 @@ func (b *proxyBench) large(ctx context.Context) error {
 	if _, err := t.quiet(ctx); err != nil {
 		return err
 	}
-	rss := round(float64(t.proxy.RSS()) / 1e6)
+	mib, _, err := memoryAndCPU(t.proxy.PID())
+	if err != nil {
+		return err
+	}
+	rss := round(mib * 1024 * 1024 / 1e6)
 	own, err := t.ownMemory(ctx)
 	if err != nil {
 		return err

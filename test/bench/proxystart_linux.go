@@ -116,7 +116,7 @@ func (t *bench) fill(ctx context.Context, run func() error) (f fill, err error) 
 	}()
 	err = t.made(ctx, 20*time.Minute)
 	f.all = round(time.Since(began).Seconds())
-	f.cpu = round(t.proxy.CPU().Seconds())
+	f.cpu = round(t.proxy.CPU())
 	return f, errors.Join(err, <-essential)
 }
 

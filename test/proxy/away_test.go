@@ -104,8 +104,7 @@ func TestFlapping(t *testing.T) {
 	s := newStage(t, true, lab.HostOptions{Name: "flap"})
 	s.begin()
 	s.noisy = false
-	s.faults(fault{"function": "HcnDelete*", "program": proxyName, "action": "fail", "code": 0x80004005,
-		"probability": 0.1, "seed": 3})
+	s.faults(fault{"function": "HcnDelete*", "action": "fail", "code": 0x80004005, "probability": 0.1, "seed": 3})
 	times := 25
 	if *thorough {
 		times = 100

@@ -29,9 +29,8 @@ var failingCalls = []scenario{
 		what: "a process of the host holds a node port for a while",
 		host: lab.HostOptions{Build: ws2019},
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "match": `"ExternalPort":8443`,
-				"action": "fail",
-				"code":   0x803b0013, "text": "The specified port already exists. "})
+			s.faults(fault{"function": "HcnCreateLoadBalancer", "match": `"ExternalPort":8443`,
+				"action": "fail", "code": 0x803b0013, "text": "The specified port already exists. "})
 			s.backed(s.service("held", lab.Port("https", "tcp", 8443, targetPort)), s.near1)
 			s.serves("other", s.near2)
 			// The other service does not wait for the held one.
@@ -52,8 +51,7 @@ var failingCalls = []scenario{
 				names = append(names, s.name(name))
 			}
 			s.settle(2 * time.Minute)
-			s.faults(fault{"function": "HcnDeleteLoadBalancer", "program": proxyName, "action": "fail",
-				"code": 0x80004005})
+			s.faults(fault{"function": "HcnDeleteLoadBalancer", "action": "fail", "code": 0x80004005})
 			for _, name := range names {
 				s.Must(world.DeleteService(s.ctx, "default", name))
 			}
@@ -67,8 +65,7 @@ var failingCalls = []scenario{
 		what: "HNS lists no endpoints for some seconds",
 		inject: func(s *stage) {
 			s.Must(s.Host.HNS.ResetStats(s.ctx))
-			s.faults(fault{"function": "HcnEnumerateEndpoints", "program": proxyName, "action": "empty",
-				"forMs": min(s.untilSeen(), 10000)})
+			s.faults(fault{"function": "HcnEnumerateEndpoints", "action": "empty", "forMs": min(s.untilSeen(), 10000)})
 			s.backed(s.sticky, s.near2, world.far[1], world.far[2])
 			s.met(1, period)
 		},
@@ -89,9 +86,8 @@ var failingCalls = []scenario{
 		id: "F-9", issue: "kubernetes/kubernetes winkernel, List of hcsshim",
 		what: "objects vanish while they are listed, as endpoints go",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnOpenEndpoint", "program": proxyName, "action": "fail", "code": 0x80070490,
-				"text":        "Element not found. ",
-				"probability": 0.5, "seed": 7, "forMs": s.untilSeen()})
+			s.faults(fault{"function": "HcnOpenEndpoint", "action": "fail", "code": 0x80070490,
+				"text": "Element not found. ", "probability": 0.5, "seed": 7, "forMs": s.untilSeen()})
 			if s.ours {
 				s.start() // ours reads what it does not know yet, that is all at a start
 			}
@@ -111,7 +107,7 @@ var failingCalls = []scenario{
 		id: "F-10 hang", issue: "projectcalico/calico#7823, microsoft/SDN automitigator",
 		what: "one create does not come back",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnCreateLoadBalancer", "program": proxyName, "action": "hang", "times": 1})
+			s.faults(fault{"function": "HcnCreateLoadBalancer", "action": "hang", "times": 1})
 			s.serves("stuck", s.near1)
 			s.met(1, 30*time.Second)
 			s.serves("next", s.near2)
@@ -127,7 +123,7 @@ var failingCalls = []scenario{
 	{
 		id: "F-25", issue: "microsoft/SDN automitigator", what: "every call hangs, then HNS works again",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "*", "program": proxyName, "action": "hang"})
+			s.faults(fault{"function": "*", "action": "hang"})
 			s.serves("late", s.near1)
 			s.met(1, 60*time.Second)
 			if s.ours {
@@ -151,7 +147,7 @@ var failingCalls = []scenario{
 		id: "F-13", issue: "kubernetes/kubernetes#131466", what: "Modify says yes and changes nothing",
 		host: lab.HostOptions{Build: ws2025},
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnModifyLoadBalancer", "program": proxyName, "action": "skip"})
+			s.faults(fault{"function": "HcnModifyLoadBalancer", "action": "skip"})
 			s.backed(s.sticky, s.near1, world.far[2])
 		},
 		upstream: stickyLasts,
@@ -164,9 +160,8 @@ var failingCalls = []scenario{
 		inject: func(s *stage) {
 			s.Proxy.Kill()
 			s.lose(fault{"kind": "LocalEndpoint", "match": `"` + strings.ReplaceAll(s.sourceVIP(), ".", `\.`) + `"`})
-			s.faults(fault{"function": "HcnCreateEndpoint", "program": proxyName, "match": `"` + s.sourceVIP() + `"`,
-				"action": "fail",
-				"code":   0x803b002f, "text": "The address is invalid or reserved. "})
+			s.faults(fault{"function": "HcnCreateEndpoint", "match": `"` + s.sourceVIP() + `"`,
+				"action": "fail", "code": 0x803b002f, "text": "The address is invalid or reserved. "})
 			s.backed(s.sticky, s.near1)
 			s.start()
 			s.met(1, 30*time.Second)
@@ -179,8 +174,7 @@ var failingCalls = []scenario{
 		what: "HNS does not answer when the proxy asks for its version first",
 		inject: func(s *stage) {
 			s.Proxy.Kill()
-			s.faults(fault{"function": "HNSCall GET /globals/*", "program": proxyName, "action": "fail",
-				"code": 0x800706ba, "times": 1})
+			s.faults(fault{"function": "HNSCall GET /globals/*", "action": "fail", "code": 0x800706ba, "times": 1})
 			s.start()
 			s.met(1, 30*time.Second)
 		},

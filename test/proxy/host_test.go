@@ -67,22 +67,24 @@ func newStage(t *testing.T, ours bool, o lab.HostOptions) *stage {
 // services creates the objects that every scenario begins with. The Linux node is not part of Overlay networks; its
 // pods are left out then.
 func (s *stage) services(alone bool) {
-	far := world.far
-	if alone {
-		far = nil
+	with := func(near *lab.Pod, far ...*lab.Pod) []*lab.Pod {
+		if alone {
+			far = nil
+		}
+		return append([]*lab.Pod{near}, far...)
 	}
 	s.web = s.service("web", lab.Port("http", "tcp", 80, targetPort), lab.Port("dns", "udp", 53, targetPort))
-	s.backed(s.web, append([]*lab.Pod{s.near1, s.near2}, far[:min(2, len(far))]...)...)
+	s.backed(s.web, append(with(s.near1, world.far[0], world.far[1]), s.near2)...)
 	doc := lab.Service(s.name("lb"), lab.Port("http", "tcp", 80, targetPort))
 	doc.Spec.Type = corev1.ServiceTypeLoadBalancer
 	doc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
 		{IP: fmt.Sprintf("198.51.100.%d", s.Host.Pods.Addr().As4()[2])}}
 	s.lb = s.Apply(doc)
-	s.backed(s.lb, append([]*lab.Pod{s.near1}, far[:min(1, len(far))]...)...)
+	s.backed(s.lb, with(s.near1, world.far[0])...)
 	doc = lab.Service(s.name("sticky"), lab.Port("http", "tcp", 80, targetPort))
 	doc.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	s.sticky = s.Apply(doc)
-	s.backed(s.sticky, append([]*lab.Pod{s.near2}, far[min(1, len(far)):min(2, len(far))]...)...)
+	s.backed(s.sticky, with(s.near2, world.far[1])...)
 }
 
 func (s *stage) name(service string) string { return s.Host.Name + "-" + service }
@@ -144,18 +146,23 @@ func (s *stage) settle(within time.Duration) {
 	s.Settled(within, s.foreign...)
 }
 
-// faults sets the rules; our proxy gets those on top that make one call in ten fail. Rules that were set before must
-// have been used: a fault that no call met tests nothing.
-func (s *stage) faults(rules ...any) {
+// faults sets rules for the proxy's calls; ours gets one on top that makes one call in ten fail. Rules that were set
+// before must have been used: a fault that no call met tests nothing.
+func (s *stage) faults(rules ...fault) {
 	s.Helper()
 	s.used()
 	s.rules = len(rules)
 	if s.noisy && *noise > 0 {
 		// E_FAIL
-		rules = append(rules, fault{"function": "Hcn*", "program": proxyName, "action": "fail", "code": 0x80004005,
-			"probability": *noise, "seed": time.Now().UnixNano() % 1000000})
+		rules = append(rules, fault{"function": "Hcn*", "action": "fail", "code": 0x80004005, "probability": *noise,
+			"seed": time.Now().UnixNano() % 1000000})
 	}
-	s.Must(s.Host.HNS.Faults(s.ctx, rules...))
+	var of []any
+	for _, r := range rules {
+		r["program"] = proxyName
+		of = append(of, r)
+	}
+	s.Must(s.Host.HNS.Faults(s.ctx, of...))
 }
 
 // used checks that the present rules were used.

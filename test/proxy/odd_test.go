@@ -61,7 +61,7 @@ var oddObjects = []scenario{
 	{
 		id: "F-17", issue: "kubernetes/kubernetes#141488", what: "HNS gives a load balancer without port mappings",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "program": proxyName, "action": "strip",
+			s.faults(fault{"function": "HcnQueryLoadBalancerProperties", "action": "strip",
 				"fields": []string{"PortMappings"}, "times": 30})
 			s.backed(s.sticky, s.near1)
 			s.restartInto(3)
@@ -71,7 +71,7 @@ var oddObjects = []scenario{
 	{
 		id: "F-17 endpoint", issue: "kubernetes/kubernetes#141489", what: "HNS gives an endpoint without addresses",
 		inject: func(s *stage) {
-			s.faults(fault{"function": "HcnQueryEndpointProperties", "program": proxyName, "action": "strip",
+			s.faults(fault{"function": "HcnQueryEndpointProperties", "action": "strip",
 				"fields": []string{"IpConfigurations"}, "times": 30})
 			s.backed(s.sticky, s.near1, world.far[2])
 			s.restartInto(3)

@@ -33,7 +33,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 		return err
 	}
 
-	l.control, err = start("controlplane", l.netns("sw"), filepath.Join(l.Dir, "controlplane.log"),
+	l.control, err = testkit.StartProcess("controlplane", l.netns("sw"), filepath.Join(l.Dir, "controlplane.log"),
 		exec.Command(filepath.Join(l.o.Bin, "bundle", "kube"), "controlplane", "--config", config))
 	if err != nil {
 		return err

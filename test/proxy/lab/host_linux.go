@@ -81,7 +81,7 @@ type Host struct {
 	log        *os.File
 
 	mu    sync.Mutex
-	procs []*Process
+	procs []*testkit.Process
 	pods  int
 	next  int // number of the next log
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"porthole.dev/porthole/internal/platform"
+	"porthole.dev/porthole/internal/testkit"
 )
 
 // Addresses of every Lab; they exist in its own namespaces only. Host or node n (from 1) has 10.98.0.(10+n) and
@@ -58,13 +59,13 @@ type Lab struct {
 	Outside Place
 
 	o       Options
-	control *Process
+	control *testkit.Process
 
 	mu      sync.Mutex
 	members []*member
 	hosts   []*Host
-	procs   []*Process // on nodes
-	spaces  []string   // namespaces made, by name
+	procs   []*testkit.Process // on nodes
+	spaces  []string           // namespaces made, by name
 }
 
 // member is what is joined to the switch.

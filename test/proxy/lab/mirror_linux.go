@@ -64,7 +64,7 @@ func (n *Node) prepare() error {
 
 // RunUpstream starts upstream's kube-proxy on the node, once, with a KubeProxyConfiguration that holds the fields given
 // besides those that every proxy needs.
-func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
+func (n *Node) RunUpstream(config map[string]any) (*testkit.Process, error) {
 	dir := filepath.Join(n.lab.Dir, n.Name)
 	if n.API == nil {
 		return nil, fmt.Errorf("node %s has no API server", n.Name)
@@ -90,7 +90,7 @@ func (n *Node) RunUpstream(config map[string]any) (*Process, error) {
 	cmd := exec.Command(filepath.Join(n.lab.o.Bin, "bundle", "kube"), "kube-proxy", "--config",
 		filepath.Join(dir, "kube-proxy.json"))
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-	p, err := start("kube-proxy on "+n.Name, n.Netns, filepath.Join(dir, "kube-proxy.log"), cmd)
+	p, err := testkit.StartProcess("kube-proxy on "+n.Name, n.Netns, filepath.Join(dir, "kube-proxy.log"), cmd)
 	if err != nil {
 		return nil, err
 	}

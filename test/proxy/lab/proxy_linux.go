@@ -23,7 +23,7 @@ const (
 const ProxyProgram = "PORTHOLE_KUBE_PROXY"
 
 // RunOurs starts our kube-proxy.exe on the host. flags follow, and so win over, those that every proxy needs.
-func (h *Host) RunOurs(flags ...string) (*Process, error) {
+func (h *Host) RunOurs(flags ...string) (*testkit.Process, error) {
 	program := os.Getenv(ProxyProgram)
 	if program == "" {
 		program = filepath.Join(h.lab.o.Bin, "windows", "kube-proxy.exe")
@@ -35,11 +35,11 @@ func (h *Host) RunOurs(flags ...string) (*Process, error) {
 const Upstream = "bundle/windows/kube-proxy.exe"
 
 // RunUpstream starts upstream's kube-proxy.exe on the host, like RunOurs.
-func (h *Host) RunUpstream(flags ...string) (*Process, error) {
+func (h *Host) RunUpstream(flags ...string) (*testkit.Process, error) {
 	return h.runProxy("upstream", filepath.Join(h.lab.o.Bin, Upstream), flags)
 }
 
-func (h *Host) runProxy(kind, program string, flags []string) (*Process, error) {
+func (h *Host) runProxy(kind, program string, flags []string) (*testkit.Process, error) {
 	args := append([]string{`--kubeconfig=C:\k\kubeconfig`, "--proxy-mode=kernelspace", "--hostname-override=" + h.Name,
 		"--network-name=" + NetworkName, "--cluster-cidr=" + PodRange.String(),
 		fmt.Sprintf("--healthz-bind-address=0.0.0.0:%d", HealthPort),
@@ -48,7 +48,7 @@ func (h *Host) runProxy(kind, program string, flags []string) (*Process, error) 
 }
 
 // Run starts a Windows program of the host; program is a C:\ path or a Linux path. Its output goes to a log of its own.
-func (h *Host) Run(name, program string, args ...string) (*Process, error) {
+func (h *Host) Run(name, program string, args ...string) (*testkit.Process, error) {
 	if filepath.IsAbs(program) {
 		if _, err := os.Stat(program); err != nil {
 			return nil, fmt.Errorf("a program is not built: %w", err)
@@ -62,7 +62,7 @@ func (h *Host) Run(name, program string, args ...string) (*Process, error) {
 	cmd := h.tools.Command(context.Background(), h.prefix, program, args...)
 	// Wine's own errors: a program that it cannot start says nothing itself
 	cmd.Env = append(cmd.Env, "WINEDEBUG=fixme-all")
-	p, err := start(name+" on "+h.Name, h.Netns, file, cmd)
+	p, err := testkit.StartProcess(name+" on "+h.Name, h.Netns, file, cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"porthole.dev/porthole/emulator/hnsd/serve"
+	"porthole.dev/porthole/internal/testkit"
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
@@ -26,7 +27,7 @@ type Stage struct {
 	// Host is the one that is judged; nil until AddHost.
 	Host *Host
 	// Proxy runs on it, or did last; nil before the first.
-	Proxy *Process
+	Proxy *testkit.Process
 }
 
 // NewStage starts a Lab that the test's end closes. Without root there is none, and no test.
@@ -134,7 +135,7 @@ func (s *Stage) RunUpstream(flags ...string) {
 }
 
 // instead replaces the proxy. If the test fails, the last one's state and log are shown.
-func (s *Stage) instead(run func(...string) (*Process, error), flags []string) {
+func (s *Stage) instead(run func(...string) (*testkit.Process, error), flags []string) {
 	s.Helper()
 	if s.Proxy != nil {
 		s.Proxy.Kill()
