@@ -25,6 +25,8 @@ func (w *walk) finish(to netip.Addr) {
 		client = n.address(to) // the machine that chose the backend translates the answer
 	}
 
+	// The answer is a packet of its own from the destination: it is not judged again by ACLs, as
+	// OVN tracks connections.
 	back := newWalk(w.facts, w.facts.place(to.String(), to))
 	back.at, back.isAnswer = w.at, true
 	if n := w.facts.node(w.at); n.ovn() && back.from.pod != nil {
@@ -61,6 +63,7 @@ func (w *walk) carry(to netip.Addr) bool {
 			w.hop(n.Name, "host", "%s is an address of its own", to)
 			return true
 		}
+		// A pod of this machine is delivered to before any route is looked up.
 		if done, ok := w.deliver(n, to, into); done {
 			return ok
 		}
@@ -68,6 +71,7 @@ func (w *walk) carry(to netip.Addr) bool {
 		if !ok {
 			return false
 		}
+		// An overlay carries the packet to the other machine at once, whatever is between them.
 		if next != "" {
 			w.at, into = next, w.facts.device(next)
 			w.via = append(w.via, next)
@@ -95,6 +99,7 @@ func (w *walk) handOver(n *Node, r Route, to netip.Addr) (into string, done, ok 
 		return "", true, false
 	}
 
+	// An address that nobody has is outside of the cluster, or on a router that did not report.
 	next, known := w.facts.owner(hop)
 	switch {
 	case !known && w.facts.outside(to):
@@ -171,6 +176,7 @@ func (w *walk) deliver(n *Node, to netip.Addr, into string) (done, ok bool) {
 				Should: "a pod with this address", Who: "whoever gave the address: the pod may have ended"})
 	}
 
+	// A packet for a pod must be allowed through the host, unless the host itself sent it.
 	if into != "" && !w.forwards(n, into) {
 		return true, false
 	}
@@ -183,6 +189,7 @@ func (w *walk) deliver(n *Node, to netip.Addr, into string) (done, ok bool) {
 
 // forwards checks that the machine passes packets on. into is the interface by which the packet came; empty if a pod
 // of the machine, or the machine itself, sent it.
+// A packet of a pod comes in by the host's interface to its pods.
 func (w *walk) forwards(n *Node, into string) bool {
 	if into == "" {
 		if w.from.pod == nil || w.from.node != n.Name {
@@ -272,10 +279,12 @@ func (f *Facts) misleads(n *Node, r Route, to netip.Addr) string {
 	if target == nil || target.Name == n.Name {
 		return ""
 	}
+	// In an overlay the next hop is the other machine's end of it, or the device is one of VXLAN.
 	if dev := n.interfaceNamed(r.Interface); f.vxlan(n) != nil && r.NextHop != target.Address &&
 		(dev == nil || dev.VXLANPort == 0) {
 		return fmt.Sprintf("packets for the pods of %s leave the overlay by %s", target.Name, r)
 	}
+	// A next hop that is a router is trusted: its own routes are followed next.
 	if f.direct(n) && r.NextHop != target.address(to) &&
 		!(r.NextHop.IsValid() && f.isRouter(r.NextHop) && r.Destination.Bits() > 0) {
 		return fmt.Sprintf("packets for the pods of %s go by %s", target.Name, r)
@@ -321,6 +330,7 @@ func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 	}
 
 	far := w.facts.node(owner)
+	// A machine that did not report its interfaces cannot contradict the entry.
 	if far == nil || nb.MAC == "" {
 		return true
 	}
@@ -330,6 +340,8 @@ func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 			macs = append(macs, i.MAC)
 		}
 	}
+	// Any of the machine's hardware addresses will do: it may answer for an address on another
+	// interface.
 	i := far.interfaceOf(hop)
 	if i == nil || i.MAC == "" || slices.Contains(macs, nb.MAC) {
 		return true
@@ -343,6 +355,7 @@ func (w *walk) judgeNeighbour(n *Node, r Route, hop netip.Addr) bool {
 			Should: i.MAC + ", of " + i.Name + " on " + owner, Who: who})
 }
 
+// orText returns the text, or the other one if it is empty.
 func orText(text, otherwise string) string {
 	if text == "" {
 		return otherwise

@@ -11,9 +11,10 @@ import (
 
 // Node is what one machine says of its network: a node, or a Linux router between nodes.
 type Node struct {
-	Name   string    `json:"name"`
-	System string    `json:"system"` // linux or windows
-	At     time.Time `json:"at"`
+	Name   string `json:"name"`
+	System string `json:"system"` // linux or windows
+	// At is when the facts were read.
+	At time.Time `json:"at"`
 	// Mode of `porthole routes` on the node; empty if it did not answer.
 	Mode string `json:"mode,omitempty"`
 
@@ -35,6 +36,7 @@ type Node struct {
 }
 
 // The parts of Node that can be unread.
+// They are the keys of Node.Unread.
 const (
 	UnreadRoutes     = "routes"
 	UnreadNeighbours = "neighbours"
@@ -233,6 +235,7 @@ func (f *Facts) rangeOf(addr netip.Addr) *ClusterNode {
 	return nil
 }
 
+// clusterNode returns the Node object of that name, nil if there is none, as for a router.
 func (f *Facts) clusterNode(name string) *ClusterNode {
 	for i := range f.Cluster.Nodes {
 		if f.Cluster.Nodes[i].Name == name {
@@ -255,6 +258,7 @@ func (n *Node) interfaceOf(addr netip.Addr) *Interface {
 	return nil
 }
 
+// interfaceNamed returns nil if the machine did not report such an interface.
 func (n *Node) interfaceNamed(name string) *Interface {
 	for i := range n.Interfaces {
 		if n.Interfaces[i].Name == name {
@@ -271,6 +275,8 @@ func (n *Node) routes(to netip.Addr) (best []Route) {
 		if !r.Destination.Contains(to) || !n.up(r.Interface) {
 			continue
 		}
+		// worse is above 0 for a route that is not taken, below 0 for one that is better than all
+		// before.
 		worse := 0
 		if len(best) > 0 {
 			worse = cmp.Or(cmp.Compare(best[0].Destination.Bits(), r.Destination.Bits()),
@@ -300,6 +306,7 @@ func (n *Node) up(name string) bool {
 	return i == nil || i.Up
 }
 
+// neighbour returns the entry for an address on an interface; nil if there is none.
 func (n *Node) neighbour(addr netip.Addr, on string) *Neighbour {
 	for i := range n.Neighbours {
 		if n.Neighbours[i].Address == addr && n.Neighbours[i].Interface == on {
@@ -319,6 +326,7 @@ func (h *HNS) endpoint(addr netip.Addr) *hns.Endpoint {
 	return nil
 }
 
+// byID returns nil for an endpoint that is gone.
 func (h *HNS) byID(id hns.EndpointID) *hns.Endpoint {
 	for i := range h.Endpoints {
 		if h.Endpoints[i].ID == id {

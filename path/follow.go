@@ -25,6 +25,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 		return Result{}, err
 	}
 
+	// The sender has an address of each family; the one of the destination's family is used.
 	from.addr = from.like(to.addr)
 	out := Result{From: describe(from), To: describe(to.place)}
 	if to.port != 0 {
@@ -38,6 +39,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 		out.Ways = f.headless(from, to)
 		return out, nil
 	}
+	// The first part of the way is the same for all backends.
 	first := newWalk(f, from)
 	first.protocol, first.number = to.protocol, to.port
 	if !first.start(to.place) {
@@ -55,6 +57,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 	if len(backends) == 0 {
 		out.Ways = []Way{first.way()}
 	}
+	// From here each backend has a way of its own, with copies of what was found so far.
 	for _, b := range backends {
 		w := *first
 		w.hops = slices.Clone(first.hops)
@@ -66,6 +69,7 @@ func Follow(f *Facts, r Request) (Result, error) {
 	return out, nil
 }
 
+// describe names an end with its address and where it is.
 func describe(p place) string {
 	switch {
 	case p.pod != nil:
@@ -78,6 +82,7 @@ func describe(p place) string {
 	return p.text
 }
 
+// addrOr returns an address as text, or the other text if there is none.
 func addrOr(a netip.Addr, otherwise string) string {
 	if a.IsValid() {
 		return a.String()
@@ -112,10 +117,12 @@ func newWalk(f *Facts, from place) *walk {
 	return w
 }
 
+// way is what was found so far. Via is never null in JSON.
 func (w *walk) way() Way {
 	return Way{Backend: w.backend, Hops: w.hops, Answer: w.answer, Via: append([]string{}, w.via...)}
 }
 
+// hop adds a step and returns it, so that what is wrong can be added.
 func (w *walk) hop(at, what, decides string, args ...any) *Hop {
 	w.hops = append(w.hops, Hop{At: at, What: what, Decides: fmt.Sprintf(decides, args...)})
 	return &w.hops[len(w.hops)-1]
@@ -199,6 +206,7 @@ func (f *Facts) noAddress(p *Pod) Wrong {
 	if p.Waiting != "" {
 		wrong.Found += " (" + p.Waiting + ")"
 	}
+	// If configurations were read and there are none, that is the reason.
 	n := f.node(p.Node)
 	if n == nil || n.Unread[UnreadConfs] != "" || len(n.Confs) > 0 {
 		return wrong
@@ -232,6 +240,7 @@ func (w *walk) windowsPort(n *Node, p place) *hns.Endpoint {
 		return nil
 	}
 
+	// The network of the endpoint is shown even if HNS does not list it.
 	kind, name := "network unknown", ""
 	for _, network := range n.HNS.Networks {
 		if network.ID == e.Network {
@@ -242,6 +251,7 @@ func (w *walk) windowsPort(n *Node, p place) *hns.Endpoint {
 	return e
 }
 
+// podText is empty for an address that is no pod's.
 func podText(p place) string {
 	if p.pod == nil {
 		return ""
@@ -254,11 +264,14 @@ func (w *walk) policies(n *Node, e *hns.Endpoint, to place) bool {
 	name := "endpoint " + e.Name
 	maker := "the CNI plugin on " + n.Name +
 		", from the policies of the CNI configuration that porthole routes writes; delete the pod to have them made anew"
+
+	// An address is inside if it belongs to a pod, a node or a service of the cluster.
 	inside := to.pod != nil || w.facts.clusterNode(to.node) != nil || w.facts.rangeOf(to.addr) != nil ||
 		w.facts.isService(to.addr)
 	nat, exceptions := outbound(e)
 	excepted := slices.ContainsFunc(exceptions, func(x netip.Prefix) bool { return x.Contains(to.addr) })
 	switch {
+	// Endpoints need a route policy for their own host, except in an overlay.
 	case w.facts.overlay(n) == nil && w.facts.node(to.node) == n && to.pod == nil && to.addr.IsValid() &&
 		!routed(e, to.addr):
 		return w.wrong(n.Name, "policy", name,
@@ -289,6 +302,7 @@ func (f *Facts) isService(addr netip.Addr) bool {
 // linuxPort checks that the host delivers to the pod on a link of its own.
 func (w *walk) linuxPort(n *Node, p place) bool {
 	r, ok := n.route(p.addr)
+	// A default route, or one over a router, would be the node's way out and not a link to the pod.
 	if !ok || r.NextHop.IsValid() || r.Destination.Bits() == 0 {
 		found := "node " + n.Name + " has no route of its own for the pod's address " + p.addr.String()
 		if ok {

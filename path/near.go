@@ -18,6 +18,7 @@ func (f *Facts) near(name string, services bool) string {
 		name     string
 		distance int
 	}
+	// Names are compared without their namespaces.
 	short := name[strings.LastIndexByte(name, '/')+1:]
 	var list []candidate
 	add := func(full string) {
@@ -26,6 +27,7 @@ func (f *Facts) near(name string, services bool) string {
 		if strings.HasPrefix(last, short+"-") { // a Deployment's name for that of its pod
 			d = 1
 		}
+		// Up to a third of the letters, at least two, may differ.
 		if d <= max(2, len(short)/3) {
 			list = append(list, candidate{full, d})
 		}

@@ -58,6 +58,7 @@ func (w *inOVN) databases(n *Node) *OVN {
 	return o
 }
 
+// noPort ends the way of a packet for which OVN has no port.
 func (w *inOVN) noPort(n *Node, p place) bool {
 	return w.wrong(n.Name, "port", "none",
 		Wrong{Found: "OVN has no logical port for " + p.addr.String() + podText(p),
@@ -102,6 +103,7 @@ func (w *inOVN) bound(o *OVN, port *LogicalPort, machine string) bool {
 	return true
 }
 
+// noInterface ends the way at a port without an interface in br-int.
 func (w *inOVN) noInterface(n *Node, port *LogicalPort) bool {
 	wrong := Wrong{Found: "br-int of " + n.Name + " has no interface with iface-id " + port.Name,
 		Should: "one, made when the pod was started",
@@ -176,6 +178,7 @@ func (w *inOVN) enter(n *Node, to netip.Addr) bool {
 			Wrong{Found: "OVN has no logical port " + i.Port, Should: "the port of node " + n.Name, Who: ovnController})
 	}
 	w.hop(n.Name, "route", "%s", r)
+	// The host takes the address of the interface by which it sends.
 	if own := n.interfaceNamed(r.Interface); own != nil && w.from.pod == nil && w.from.node == n.Name {
 		for _, a := range own.Addresses {
 			if a.Addr().Is4() == to.Is4() {
@@ -203,15 +206,18 @@ func (w *inOVN) balance(n *Node, to target) []netip.AddrPort {
 	}
 	o := w.databases(n)
 	on, _ := o.port(w.port)
+	// Before a load balancer ACLs judge the packet with the service's address.
 	w.judged = true
 	if !w.allowed(o, on, logicalPacket{in: w.port, src: w.from.addr, dst: to.addr, protocol: to.protocol,
 		port: to.port}, early) {
 		return nil
 	}
 
+	// Backends that terminate are left out: OVN gets those that are ready only.
 	all := Service{Backends: slices.DeleteFunc(slices.Clone(s.Backends), func(b Backend) bool { return b.Terminating })}
 	wanted := chosen(all.Backends, func(b Backend) bool { return b.Address.Addr().Is4() == to.addr.Is4() }, true)
 	at := netip.AddrPortFrom(to.addr, to.port)
+	// serves reports whether a load balancer has the frontend.
 	serves := func(b Balancer) bool { _, ok := b.VIPs[at]; return ok && cmp.Or(b.Protocol, "tcp") == to.protocol }
 	list := o.balancers(on)
 	i := slices.IndexFunc(list, serves)
@@ -271,9 +277,11 @@ func (w *inOVN) logical(n *Node, to netip.Addr) (into string, done, ok bool) {
 // leaves the last one.
 func (w *inOVN) forward(n *Node, o *OVN, s *LogicalSwitch, to netip.Addr) (out *LogicalPort, ok bool) {
 	p := logicalPacket{in: w.port, src: w.from.addr, dst: to, protocol: w.protocol, port: w.number}
+	// ACLs before a load balancer have judged a packet for a service already.
 	if !w.judged && !w.allowed(o, s, p, early) || !w.allowed(o, s, p, late) {
 		return nil, false
 	}
+	// An address of another switch goes by the router.
 	if out = s.at(to); out == nil {
 		up, r := o.uplink(s)
 		if up == nil {
@@ -343,6 +351,7 @@ func (w *inOVN) route(n *Node, r *LogicalRouter, to netip.Addr) (port string, ho
 // (ovn northd, ROUTE_PRIO_OFFSET).
 func (r *LogicalRouter) route(from, to netip.Addr) (port string, hop netip.Addr, text string) {
 	best := -1
+	// The weight of a route: its prefix first, then its kind, so that no two kinds are equal.
 	const own, byDestination, bySource, kinds = 2, 1, 0, 3
 	for _, p := range r.Ports {
 		for _, network := range p.Networks {
@@ -387,6 +396,7 @@ func (r *LogicalRouter) towards(addr netip.Addr) string {
 // comesOut brings the packet to the machine of the port by which it leaves OVN. Its results are those of logical.
 func (w *inOVN) comesOut(n *Node, o *OVN, out *LogicalPort, to netip.Addr) (into string, done, ok bool) {
 	pod := w.facts.podAt(to)
+	// The machine of a port is that of its chassis; pods are where the API says.
 	machine := ""
 	if b := o.binding(out.Name); b != nil {
 		if c := o.chassis(b.Chassis); c != nil {
@@ -404,6 +414,7 @@ func (w *inOVN) comesOut(n *Node, o *OVN, out *LogicalPort, to netip.Addr) (into
 	if !w.bound(o, out, machine) {
 		return "", true, false
 	}
+	// Between two machines the packet goes through a tunnel.
 	if machine != n.Name {
 		if !w.tunnelled(n, o, o.chassis(o.binding(out.Name).Chassis), machine) {
 			return "", true, false
@@ -426,12 +437,14 @@ func (w *inOVN) comesOut(n *Node, o *OVN, out *LogicalPort, to netip.Addr) (into
 	if slices.Contains(out.Addresses, to) && !far.has(to) {
 		return "", true, true
 	}
+	// A packet for the host of the other machine leaves OVN with that node's address.
 	if !far.has(to) && w.from.pod != nil {
 		w.masked = far.Name
 	}
 	return far.OVS.iface(out.Name).Name, false, true
 }
 
+// firstOf is not valid for an empty list.
 func firstOf(list []netip.Addr) netip.Addr {
 	if len(list) == 0 {
 		return netip.Addr{}
@@ -449,6 +462,7 @@ func (w *inOVN) tunnelled(n *Node, o *OVN, c *Chassis, machine string) bool {
 			Wrong{Found: "the southbound database has no chassis of " + machine, Should: "one with its address",
 				Who: "ovn-controller on " + machine})
 	}
+	// A chassis may have several ends, one for each kind of tunnel.
 	var ends []string
 	for _, e := range c.Ends {
 		ends = append(ends, e.Kind+" to "+e.Addr.String())
@@ -482,6 +496,7 @@ func (w *inOVN) tunnelled(n *Node, o *OVN, c *Chassis, machine string) bool {
 				Should: "an address of " + machine + " in external_ids:ovn-encap-ip of its Open vSwitch",
 				Who:    "porthole routes on " + machine + " (--ovn-encap-ip), and who gives the interface its address"})
 	}
+	// The tunnel's own packets need a way between the nodes.
 	if _, ok := n.route(t.Remote); !ok && n.Unread[UnreadRoutes] == "" {
 		return w.wrong(n.Name, "tunnel", text,
 			Wrong{Found: fmt.Sprintf("%s has no route to %s, the end of the tunnel to %s", n.Name, t.Remote, machine),

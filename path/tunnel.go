@@ -64,6 +64,7 @@ func (f *Facts) end(name string) (end tunnelEnd, known bool) {
 	if n == nil {
 		return end, false
 	}
+	// Of several subnets the greatest number counts.
 	if network := f.overlay(n); network != nil {
 		end = tunnelEnd{port: network.VxlanPort, mac: hns.NormalMAC(network.RouterMAC)}
 		if end.port == 0 {
@@ -84,10 +85,12 @@ func (f *Facts) end(name string) (end tunnelEnd, known bool) {
 // comes; empty: it goes another way. ok is false if the packet is lost.
 func (w *walk) encapsulate(n *Node, r Route, to netip.Addr) (next string, ok bool) {
 	target := w.facts.rangeOf(to)
+	// Packets within a machine do not go through the overlay.
 	if target == nil || target.Name == n.Name {
 		return "", true
 	}
 	var t tunnel
+	// On Windows the policies of the network decide, on Linux the device of the route.
 	if network := w.facts.overlay(n); network != nil {
 		t, ok = w.remoteSubnet(n, network, target, to)
 	} else if dev := n.interfaceNamed(r.Interface); dev != nil && dev.VXLANPort != 0 {
@@ -150,12 +153,15 @@ func (w *walk) entries(n *Node, dev *Interface, r Route, target *ClusterNode) (t
 // judgeTunnel compares an entry with what the other machine says of its end.
 func (w *walk) judgeTunnel(n *Node, t tunnel, target *ClusterNode) bool {
 	text := fmt.Sprintf("%s: VXLAN of VNI %d to %s, port %d, MAC %s", t.decides, t.vni, t.to, t.port, t.mac)
+
+	// lost ends the way with what is wrong with the entry.
 	lost := func(found, should string) bool {
 		return w.wrong(n.Name, "tunnel", text,
 			Wrong{Found: found, Should: should,
 				Who: "porthole routes, or flanneld, on " + n.Name + ", from what " + target.Name + " announces"})
 	}
 	end, known := w.facts.end(target.Name)
+	// What the other machine did not report cannot be wrong.
 	switch {
 	case t.to != target.Address:
 		return lost(fmt.Sprintf("packets for the pods of %s are sent to %s", target.Name, t.to),

@@ -100,6 +100,7 @@ func (r Result) Print(out io.Writer) error {
 		}
 	}
 
+	// The first wrong hop is what to repair; those after it may be wrong because of it.
 	switch first := r.First(); {
 	case first != nil:
 		fmt.Fprintf(&b, "\nThe first hop that is wrong is at %s, %s: %s.\n  should be: %s\n  made by: %s\n",
@@ -113,6 +114,7 @@ func (r Result) Print(out io.Writer) error {
 	return err
 }
 
+// printHops marks wrong hops with ! and those that could not be judged with ?.
 func printHops(b *strings.Builder, hops []Hop) {
 	for _, h := range hops {
 		mark := " "

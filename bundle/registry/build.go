@@ -29,6 +29,8 @@ var windowsVersions = []struct{ tag, version string }{
 const oldTag = "1709"
 
 // image is one image to make: a program, where it lies in the image and how it is started.
+// args are the default arguments; linuxDir is needed where a program or a volume expects a folder,
+// as a layer has nothing else.
 type image struct {
 	name     string
 	entry    string // file name in the image without .exe
@@ -38,6 +40,7 @@ type image struct {
 	linuxDir []string // empty folders of the Linux variant
 }
 
+// Images without a Windows program have variants for Linux only.
 var images = []image{
 	{name: "porthole/pause", entry: "pause", linux: "images/linux/pause", windows: "images/windows/pause.exe"},
 	{name: "porthole/testapp", entry: "testapp", args: []string{"serve"}, linux: "images/linux/testapp",
@@ -88,6 +91,7 @@ func (i image) build(s store, programs string) error {
 			Env: []string{`PATH=C:\Windows\system32;C:\Windows;C:\`, "PORTHOLE_IMAGE=" + i.name + ":1"},
 		}
 		for _, w := range windowsVersions {
+			// The slice is clipped, so that each version gets a variable of its own.
 			config := config
 			config.Env = append(config.Env[:len(config.Env):len(config.Env)], "PORTHOLE_IMAGE_BUILD="+w.version)
 			d, err := i.variant(s, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: w.version}, config,
@@ -118,9 +122,12 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 		return v1.Descriptor{}, err
 	}
 
+	// The time is zero, as in layers, so that the digest depends on the content only.
 	created := time.Unix(0, 0).UTC()
 	content, err := json.Marshal(v1.Image{
 		Created: &created, Platform: p, Config: config,
+		// The ID of a layer in the configuration is the digest of its uncompressed content; the
+		// manifest has that of the compressed one.
 		RootFS: v1.RootFS{Type: "layers", DiffIDs: []digest.Digest{digest.FromBytes(layer)}},
 	})
 	if err != nil {
@@ -144,6 +151,7 @@ func (i image) variant(s store, p v1.Platform, config v1.ImageConfig, layer []by
 	return v1.Descriptor{MediaType: v1.MediaTypeImageManifest, Digest: d, Size: int64(len(manifest)), Platform: &p}, err
 }
 
+// index stores a list of variants under a tag, in the place of an older one.
 func (i image) index(s store, tag string, of []v1.Descriptor) error {
 	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex,
 		Manifests: of})
@@ -154,11 +162,13 @@ func (i image) index(s store, tag string, of []v1.Descriptor) error {
 	return err
 }
 
+// keep stores content as a blob and describes it.
 func keep(s store, mediaType string, content []byte) (v1.Descriptor, error) {
 	d, n, err := s.putBlob(bytes.NewReader(content), digest.FromBytes(content))
 	return v1.Descriptor{MediaType: mediaType, Digest: d, Size: n}, err
 }
 
+// compress gives the same bytes for the same content: gzip's header has no time and no name here.
 func compress(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)

@@ -39,8 +39,10 @@ func newHandler(s store, loginFile string) (handler, error) {
 	return handler{s, name + ":" + password}, err
 }
 
+// maxManifest is the limit in bytes; manifests are kept in memory while they are checked.
 const maxManifest = 4 << 20
 
+// The expressions of paths: the name of the repository is the first group, a reference the second.
 var (
 	manifestsPath = regexp.MustCompile(`^/v2/(.+)/manifests/([^/]+)$`)
 	uploadsPath   = regexp.MustCompile(`^/v2/(.+)/blobs/uploads/([0-9A-Za-z]*)$`)
@@ -66,6 +68,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// The expressions do not overlap but for blobs, whose reference must not be taken for an
+	// upload; so the order of the map does not matter.
 	for pattern, serve := range map[*regexp.Regexp]func(http.ResponseWriter, *http.Request, string, string){
 		manifestsPath: h.manifests, uploadsPath: h.uploads, blobsPath: h.blobs, tagsPath: h.tags,
 	} {
@@ -77,6 +81,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusBadRequest, "NAME_INVALID", m[1])
 			return
 		}
+		// tagsPath has no second group.
 		serve(w, r, m[1], append(m, "")[2])
 		return
 	}
@@ -90,10 +95,13 @@ func (h handler) may(r *http.Request) bool {
 	if reads && (h.login == "" || strings.Trim(r.URL.Path, "/") != "v2") {
 		return true
 	}
+	// Names and passwords are compared in a time that does not depend on where they differ.
 	name, password, _ := r.BasicAuth()
 	return h.login != "" && subtle.ConstantTimeCompare([]byte(name+":"+password), []byte(h.login)) == 1
 }
 
+// refuse answers 403 where nobody may push, and 401 with a challenge where a login is missing or
+// wrong.
 func (h handler) refuse(w http.ResponseWriter) {
 	if h.login == "" {
 		fail(w, http.StatusForbidden, "DENIED", "this registry takes no pushes")
@@ -104,6 +112,7 @@ func (h handler) refuse(w http.ResponseWriter) {
 		"who pushes has to log in: the name and the password are in the file registry-login of the cluster's state folder")
 }
 
+// tags answers with all tags of a repository, 404 if it is not known.
 func (h handler) tags(w http.ResponseWriter, _ *http.Request, name, _ string) {
 	tags, err := h.store.tags(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,6 +145,7 @@ func (h handler) manifests(w http.ResponseWriter, r *http.Request, name, referen
 			fail(w, http.StatusBadRequest, "MANIFEST_INVALID", err.Error())
 			return
 		}
+		// A reference that is a digest must be that of the content; any other is a tag.
 		tag := reference
 		if want, err := digest.Parse(reference); err == nil {
 			tag = ""
@@ -160,6 +170,8 @@ func (h handler) manifests(w http.ResponseWriter, r *http.Request, name, referen
 	}
 }
 
+// blobs serves a blob, in ranges too. Every repository has every blob: only manifests belong to
+// one.
 func (h handler) blobs(w http.ResponseWriter, r *http.Request, name, reference string) {
 	d, err := digest.Parse(reference)
 	if err != nil {
@@ -189,6 +201,7 @@ func (h handler) uploads(w http.ResponseWriter, r *http.Request, name, id string
 
 	switch {
 	case r.Method == http.MethodPost && want == "":
+		// An upload in parts gets a random id, and a file that grows.
 		h.uploadState(w, name, rand.Text(), 0)
 	case r.Method == http.MethodPost:
 		h.finish(w, name, r.Body, want)
@@ -204,6 +217,7 @@ func (h handler) uploads(w http.ResponseWriter, r *http.Request, name, id string
 			fail(w, http.StatusInternalServerError, "BLOB_UPLOAD_INVALID", err.Error())
 			return
 		}
+		// What was collected is a blob only if it has the digest that the client names.
 		f, err := os.Open(h.partPath(id))
 		if err != nil {
 			fail(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", id)
@@ -217,6 +231,7 @@ func (h handler) uploads(w http.ResponseWriter, r *http.Request, name, id string
 	}
 }
 
+// partPath is below the folder of the store; the id has letters and digits only, by uploadsPath.
 func (h handler) partPath(id string) string { return filepath.Join(h.store.dir, "uploads", id) }
 
 // addPart appends to an upload and returns how many bytes it has now.
@@ -236,6 +251,7 @@ func (h handler) addPart(id string, r io.Reader) (int64, error) {
 	return at, errors.Join(err, f.Close())
 }
 
+// uploadState tells the client where the next part goes and how much is there.
 func (h handler) uploadState(w http.ResponseWriter, name, id string, size int64) {
 	w.Header().Set("Location", fmt.Sprintf("/v2/%s/blobs/uploads/%s", name, id))
 	w.Header().Set("Docker-Upload-UUID", id)
@@ -243,6 +259,7 @@ func (h handler) uploadState(w http.ResponseWriter, name, id string, size int64)
 	w.WriteHeader(http.StatusAccepted)
 }
 
+// finish stores a blob that must have the digest; other content is the client's mistake.
 func (h handler) finish(w http.ResponseWriter, name string, content io.Reader, want digest.Digest) {
 	d, _, err := h.store.putBlob(content, want)
 	if err != nil {
@@ -254,6 +271,7 @@ func (h handler) finish(w http.ResponseWriter, name string, content io.Reader, w
 	w.WriteHeader(http.StatusCreated)
 }
 
+// answer writes a JSON object, or status 500 for an error.
 func answer(w http.ResponseWriter, body any, err error) {
 	if err != nil {
 		fail(w, http.StatusInternalServerError, "UNKNOWN", err.Error())
@@ -263,6 +281,7 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
+// fail writes an error in the form of the distribution specification.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -33,6 +33,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("a command is needed\n" + usage)
 	}
 
+	// Each command has flags of its own.
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	case "build":

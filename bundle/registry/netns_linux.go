@@ -16,6 +16,8 @@ func inNetns(path string, f func() error) error {
 
 	errs := make(chan error, 1)
 	go func() {
+		// The thread is not unlocked: it must not be used for anything else, and ends with the
+		// goroutine.
 		runtime.LockOSThread()
 		file, err := os.Open(path)
 		if err != nil {

@@ -20,6 +20,8 @@ import (
 //	repositories/<name>/_tags/<tag>               the digest
 type store struct{ dir string }
 
+// The expressions of the distribution specification. They keep names from leading out of the
+// folder.
 var (
 	validName = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 	validTag  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
@@ -29,6 +31,7 @@ func (s store) blobPath(d digest.Digest) string {
 	return filepath.Join(s.dir, "blobs", d.Algorithm().String(), d.Encoded())
 }
 
+// repository is the path of something of a repository.
 func (s store) repository(name string, parts ...string) string {
 	return filepath.Join(append([]string{s.dir, "repositories", filepath.FromSlash(name)}, parts...)...)
 }
@@ -40,6 +43,7 @@ func (s store) putBlob(r io.Reader, want digest.Digest) (digest.Digest, int64, e
 		return "", 0, err
 	}
 
+	// The file is complete before it gets its name: a blob that is there is whole.
 	tmp, err := os.CreateTemp(dir, ".new-")
 	if err != nil {
 		return "", 0, err
@@ -58,6 +62,7 @@ func (s store) putBlob(r io.Reader, want digest.Digest) (digest.Digest, int64, e
 	return got, n, os.Rename(tmp.Name(), s.blobPath(got))
 }
 
+// hasBlob returns the size of a blob.
 func (s store) hasBlob(d digest.Digest) (int64, bool) {
 	info, err := os.Stat(s.blobPath(d))
 	if err != nil {
@@ -72,6 +77,7 @@ func (s store) putManifest(name, tag, mediaType string, content []byte) (digest.
 	if err != nil {
 		return "", err
 	}
+	// The file of a manifest keeps its media type, which the content alone need not tell.
 	if err := writeFile(s.repository(name, "_manifests", "sha256", d.Encoded()), mediaType); err != nil {
 		return "", err
 	}
@@ -106,6 +112,8 @@ func (s store) manifest(name, reference string) (d digest.Digest, mediaType stri
 	return d, string(kind), content, err
 }
 
+// tags are sorted, as the specification wants them. The error is os.ErrNotExist for an unknown
+// repository.
 func (s store) tags(name string) ([]string, error) {
 	entries, err := os.ReadDir(s.repository(name, "_tags"))
 	if err != nil {
@@ -137,6 +145,7 @@ func (s store) repositories() ([]string, error) {
 	return names, err
 }
 
+// writeFile replaces a file in one step.
 func writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

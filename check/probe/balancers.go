@@ -30,6 +30,7 @@ type balancer struct {
 	dsr      bool
 }
 
+// document is the load balancer as HNS takes it. Without an address it serves a port of the node.
 func (b balancer) document() document {
 	doc := document{"HostComputeEndpoints": []any{b.endpoint}, "SchemaVersion": v2, "PortMappings": []any{document{
 		"Protocol": hns.TCP, "InternalPort": b.port, "ExternalPort": b.port, "Flags": b.flags}}}
@@ -170,6 +171,7 @@ func (p *hnsProbe) modify(ctx context.Context, id string) {
 // reach records whether this host reaches load balancers. Their only backend is a listener of this program on the
 // address of the host's endpoint.
 func (p *hnsProbe) reach(ctx context.Context) {
+	// What is left is for the run after a reboot; a listener would be gone by then.
 	if p.opts.Leave {
 		return
 	}
@@ -189,6 +191,7 @@ func (p *hnsProbe) reach(ctx context.Context) {
 		}
 	}()
 
+	// Each kind is tried alone: two load balancers could not share the frontend.
 	for _, try := range []struct {
 		line string
 		balancer

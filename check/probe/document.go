@@ -13,6 +13,7 @@ import (
 // document is a JSON object of HNS's v2 schema.
 type document map[string]any
 
+// v2 is the version of the documents that the probe sends.
 var v2 = document{"Major": 2, "Minor": 0}
 
 func (d document) String() string {
@@ -23,6 +24,7 @@ func (d document) String() string {
 	return string(data)
 }
 
+// text, texts and docs read a field of that type; they are empty if it has another one.
 func (d document) text(name string) string {
 	s, _ := d[name].(string)
 	return s
@@ -102,6 +104,7 @@ func queryFor(filter document) string {
 // service is HNS with documents in place of text.
 type service struct{ hns HNS }
 
+// ids returns the ids of the objects of a kind that fit the filter.
 func (s service) ids(ctx context.Context, kind string, filter document) ([]string, error) {
 	text, err := s.hns.Enumerate(ctx, kind, queryFor(filter))
 	if err != nil {
@@ -114,6 +117,7 @@ func (s service) ids(ctx context.Context, kind string, filter document) ([]strin
 	return ids, nil
 }
 
+// query returns one object's document.
 func (s service) query(ctx context.Context, kind, id string) (document, error) {
 	text, err := s.hns.Query(ctx, kind, id)
 	if err != nil {
@@ -126,6 +130,8 @@ func (s service) query(ctx context.Context, kind, id string) (document, error) {
 	return doc, nil
 }
 
+// create makes an object and returns its document, which must have an id: without one it could not
+// be removed.
 func (s service) create(ctx context.Context, kind, network string, settings document) (document, error) {
 	text, err := s.hns.Create(ctx, kind, network, settings.String())
 	if err != nil {
@@ -180,6 +186,7 @@ func spelling(id string) string {
 	return how
 }
 
+// firstIPv4 is not valid without one.
 func firstIPv4(addrs []netip.Addr) netip.Addr {
 	for _, a := range addrs {
 		if a.Is4() {
@@ -189,6 +196,7 @@ func firstIPv4(addrs []netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
+// yesNo and sameOr are the words of lines.
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"

@@ -19,6 +19,7 @@ const extension = `SYSTEM\CurrentControlSet\Services\OVSExt`
 
 // driver records what this host has of that extension, and whether it takes drivers that Microsoft has not signed.
 func (r *recorder) driver() {
+	// Both are set by the first question, and decide whether the others are asked.
 	file, installed := "", false
 	_, _ = r.ask("ovs.driver", func() (string, error) {
 		k, err := registry.OpenKey(registry.LOCAL_MACHINE, extension, registry.QUERY_VALUE)
@@ -31,6 +32,7 @@ func (r *recorder) driver() {
 		defer k.Close()
 		installed = true
 		start, _, err := k.GetIntegerValue("Start")
+		// Without a path Windows takes the driver's name in its usual folder.
 		image, _, missing := k.GetStringValue("ImagePath")
 		if missing != nil {
 			image = `System32\drivers\ovsext.sys`
@@ -49,6 +51,7 @@ func (r *recorder) driver() {
 		return "off", err
 	})
 
+	// Every line is there in each report, so that reports can be compared.
 	if !installed {
 		r.value("ovs.driver.version", "not installed")
 		r.value("ovs.driver.signature", "not installed")

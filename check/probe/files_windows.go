@@ -47,6 +47,7 @@ func (r *recorder) links(at func(string) string) {
 		return
 	}
 
+	// Whether a link can be put in the place of another one in one step.
 	_ = r.try("link.replace", func() error {
 		if err := linked("second", at("fresh")); err != nil {
 			return err

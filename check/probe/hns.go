@@ -70,6 +70,7 @@ type hnsProbe struct {
 	uplink             netip.Addr // the node's own address
 }
 
+// notification is a call of a registered callback: its kind and its data, as they came.
 type notification struct {
 	kind uint32
 	data string
@@ -103,6 +104,7 @@ func ProbeHNS(ctx context.Context, from HNS, machine Machine, o Options) (check.
 
 // read asks what changes nothing.
 func (p *hnsProbe) read(ctx context.Context) error {
+	// The version is asked first: without it HNS does not answer at all.
 	_, err := p.ask("hns.version", func() (string, error) {
 		var said struct {
 			Success bool
@@ -129,6 +131,7 @@ func (p *hnsProbe) read(ctx context.Context) error {
 			func(_ string, doc document) { found = append(found, doc.text("Name")+" "+doc.text("Type")) })
 		return cmp.Or(strings.Join(found, ", "), "none"), err
 	})
+	// No object has this id; the answer's code is what is asked for.
 	_ = p.try("network.unknown", func() error {
 		_, err := p.hns.Query(ctx, "Network", "0badf00d-0bad-0bad-0bad-0badf00d0bad")
 		return err
@@ -157,6 +160,7 @@ func (p *hnsProbe) adapters(line string) {
 // leftBehind records what a run with Leave left, and reports whether there is something. It counts what it finds as
 // the probe's own.
 func (p *hnsProbe) leftBehind(ctx context.Context) (bool, error) {
+	// The network is found by its name, because a reboot may give it another id.
 	err := p.each(ctx, "Network", func(id string, doc document) {
 		if doc.text("Name") == networkName {
 			p.network = id
@@ -268,6 +272,7 @@ func (p *hnsProbe) notifications(err error) {
 		return
 	}
 
+	// Of the notifications since the restart began only the number counts.
 	if p.opts.RestartHNS {
 		p.value("restart.notifications", fmt.Sprint(len(p.heard)-p.earlier))
 	}

@@ -42,6 +42,7 @@ func RunHost(ctx context.Context, o Options) (check.Report, error) {
 		return cmp.Or(strings.Join(servers, ", "), "none"), err
 	})
 	_, _ = r.ask("firewall.inbound", func() (string, error) { return inbound() })
+	// The questions above change nothing; files are made with --allow-changes only.
 	r.driver()
 	if o.Changes {
 		r.guarded("files", func() { r.files(ctx) })
@@ -76,6 +77,7 @@ func (r *recorder) addresses(ctx context.Context) {
 	})
 }
 
+// join is "none" for an empty list, so that a line is never empty.
 func join(addrs []netip.Addr) string {
 	var texts []string
 	for _, a := range addrs {
@@ -84,6 +86,7 @@ func join(addrs []netip.Addr) string {
 	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
+// registryText returns registry.ErrNotExist if the key or the value is not there.
 func registryText(path, name string) (string, error) {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE)
 	if err != nil {
@@ -96,6 +99,7 @@ func registryText(path, name string) (string, error) {
 
 var activeProcessorGroups = windows.NewLazySystemDLL("kernel32.dll").NewProc("GetActiveProcessorGroupCount")
 
+// processorGroups counts groups of processors; more than one on machines with more than 64.
 func processorGroups() (string, error) {
 	if err := activeProcessorGroups.Find(); err != nil {
 		return "", err
@@ -104,6 +108,7 @@ func processorGroups() (string, error) {
 	return fmt.Sprint(uint16(n)), nil
 }
 
+// firewallPolicy has a key for each profile of the firewall.
 const firewallPolicy = `SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy\`
 
 // inbound returns for each profile of the firewall whether connections that no rule allows are blocked. A missing

@@ -19,4 +19,5 @@ func RunHNS(context.Context, Options) (check.Report, error) { return check.Repor
 // RunHost asks this machine about names, addresses, identifiers and files.
 func RunHost(context.Context, Options) (check.Report, error) { return check.Report{}, errNotWindows }
 
+// release is empty: probes run on Windows.
 func release() string { return "" }

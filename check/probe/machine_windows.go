@@ -30,6 +30,7 @@ func release() string {
 	return h.KernelVersion + " " + h.OSImage
 }
 
+// thisMachine asks the machine that the probe runs on.
 type thisMachine struct{}
 
 // Adapters lists the adapters but for the loopback one, each with its addresses and the number of its default routes
@@ -55,6 +56,7 @@ func (thisMachine) Adapters() ([]Adapter, error) {
 				out.Addrs = append(out.Addrs, addr.Unmap())
 			}
 		}
+		// A default route is one without a prefix, whatever its metric.
 		for i := range routes {
 			if routes[i].InterfaceLUID == a.LUID && routes[i].DestinationPrefix.PrefixLength == 0 {
 				out.Defaults++
@@ -73,6 +75,7 @@ var (
 	getInterfaceInfo = iphlpapi.NewProc("GetIpInterfaceEntry")
 )
 
+// forwarding is "unknown" where Windows, or what plays it, does not have the functions.
 func forwarding(luid winipcfg.LUID) string {
 	if initInterface.Find() != nil || getInterfaceInfo.Find() != nil {
 		return "unknown"

@@ -25,11 +25,13 @@ func Main(args []string, run func(context.Context, Options) (check.Report, error
 	if err := f.Parse(args[1:]); err != nil {
 		return 2
 	}
+	// Lines go to standard error as they come, since a probe may hang.
 	o.Progress = func(l check.Line) { fmt.Fprintln(os.Stderr, l) }
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	report, err := run(ctx, o)
+	// The report is printed even if the probe ended early: it has what was asked until then.
 	if printErr := check.PrintJSON(os.Stdout, report); err == nil {
 		err = printErr
 	}

@@ -52,11 +52,13 @@ type undo struct {
 	done bool
 }
 
+// newRecorder begins a report without lines, which is [] in JSON.
 func newRecorder(name string, o Options) *recorder {
 	return &recorder{report: check.Report{Probe: name, Release: release(), Changed: o.Changes, Lines: []check.Line{}},
 		progress: o.Progress}
 }
 
+// add appends a line and shows it at once.
 func (r *recorder) add(l check.Line) {
 	r.report.Lines = append(r.report.Lines, l)
 	if r.progress != nil {
@@ -94,6 +96,7 @@ func (r *recorder) try(name string, f func() error) error {
 	return err
 }
 
+// value records an answer that needs no call.
 func (r *recorder) value(name, value string) { r.add(check.Line{Name: name, Value: value}) }
 
 // seconds records how long it takes until f is true, rounded up, or "never" after the limit.

@@ -82,6 +82,7 @@ func (r *recorder) spellings(ctx context.Context, endpoint string) {
 	}
 }
 
+// version shows whether the runtime answers; the other questions are not asked if it does not.
 func (p *runtimeProbe) version(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -127,6 +128,8 @@ func (p *runtimeProbe) calls(ctx context.Context) {
 // pods asks the questions that need pods. It makes a sandbox with containers, and another sandbox that it removes at
 // once.
 func (p *runtimeProbe) pods(ctx context.Context) {
+	// The logs of the probe's containers are in a folder of their own, which is removed with the
+	// sandboxes.
 	logs, err := os.MkdirTemp("", "porthole-check-")
 	if p.try("logs.folder", func() error { return err }) != nil {
 		return
@@ -142,6 +145,7 @@ func (p *runtimeProbe) pods(ctx context.Context) {
 		return
 	}
 
+	// One sandbox serves for all questions but that of churn.
 	config, sandbox, err := p.sandbox(ctx, "sandbox.run", "first", logs)
 	if err != nil {
 		return
@@ -270,6 +274,7 @@ func (p *runtimeProbe) log(ctx context.Context, config *cri.PodSandboxConfig, sa
 func (p *runtimeProbe) churn(ctx context.Context, logs string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callLimit)
 	defer cancel()
+	// The sandbox is made beside the listings; left is why it could not be removed.
 	done, left := make(chan struct{}), error(nil)
 	go func() {
 		defer close(done)

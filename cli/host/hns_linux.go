@@ -17,6 +17,7 @@ import (
 	"porthole.dev/porthole/emulator/hnsd/serve"
 )
 
+// hnsCommand asks the control interface of the host's HNS, and so works on hosts of a cluster too.
 func hnsCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -86,6 +87,7 @@ func (h hnsCall) do(ctx context.Context, verb string, rest []string) error {
 		"hns %s: known are dump, rules ENDPOINT, stats, stats reset, verify, fault, fault FILE, fault none, scenario, latency, service, lose, repair, pool, dns", strings.Join(append([]string{verb}, rest...), " "))
 }
 
+// readRules gives the text of the rules; it is checked by HNS.
 func (h hnsCall) readRules(file string) ([]byte, error) {
 	switch file {
 	case "none":
@@ -104,6 +106,7 @@ func ask[T any](ctx context.Context, h hnsCall, question string, body []byte, pr
 	if err != nil {
 		return err
 	}
+	// The answer is decoded twice: for print, and with all its fields for JSON.
 	var answer T
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return fmt.Errorf("reading the answer of HNS: %w", err)
@@ -146,6 +149,7 @@ type object struct {
 // noNamespace is what an endpoint says that is attached nowhere.
 const noNamespace = "00000000-0000-0000-0000-000000000000"
 
+// objects is the answer of /dump, with what the tables show.
 type objects struct {
 	Version                                                string
 	Networks, Endpoints, Namespaces, LoadBalancers, Routes []object
@@ -203,6 +207,7 @@ func printDump(out io.Writer, d objects) error {
 	return w.Flush()
 }
 
+// protocol names the IP protocols that load balancers have; others are shown by number.
 func protocol(number int) string {
 	switch number {
 	case 6:
@@ -213,6 +218,7 @@ func protocol(number int) string {
 	return fmt.Sprint(number)
 }
 
+// dash stands for an empty cell.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -220,6 +226,7 @@ func dash(s string) string {
 	return s
 }
 
+// printStats prints calls by name, and their sum.
 func printStats(out io.Writer, s serve.Stats) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "CALL\tCOUNT\tFAILED")
@@ -240,6 +247,7 @@ type drift struct {
 // errDrift ends the command with exit code 1: the differences were printed.
 type errDrift int
 
+// The number is what the command ends with, after the lines.
 func (e errDrift) Error() string {
 	return fmt.Sprintf("the kernel's network differs from HNS in %d places", int(e))
 }
@@ -255,6 +263,7 @@ func printDrift(out io.Writer, d drift) error {
 	return errDrift(len(d.Drift))
 }
 
+// printFaults prints the rules in the order in which they are tried.
 func printFaults(out io.Writer, rules []serve.Fault) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "FUNCTION\tPROGRAM\tMATCH\tACTION\tCODE\tDELAY\tTURN\tSEEN\tHITS")

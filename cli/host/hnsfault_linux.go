@@ -103,6 +103,7 @@ func (h hnsCall) spoil(ctx context.Context, verb string, rest []string) (known b
 	return false, nil
 }
 
+// encode is for our own structures, which can always be encoded.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -159,6 +160,8 @@ func loseRequest(words []string) (q serve.LoseRequest, err error) {
 	return q, nil
 }
 
+// printLatency prints what was injected so far, by program; times of a queue are no part of the
+// latency.
 func printLatency(out io.Writer, r serve.LatencyReport) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "latencies of %s; injected so far:\n", r.Profile)
@@ -171,6 +174,7 @@ func printLatency(out io.Writer, r serve.LatencyReport) error {
 	return w.Flush()
 }
 
+// printScenarios prints each row with what a test has to bring about itself.
 func printScenarios(out io.Writer, rows []serve.ScenarioRow) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, r := range rows {

@@ -31,6 +31,7 @@ func printRules(out io.Writer, r serve.EndpointRules) error {
 	}
 
 	fmt.Fprintln(w, "\nLAYER\tWAY\tMATCH\tACTION\tPACKETS\tBYTES\tCOUNTS")
+	// Rules that HNS has and the kernel lacks make the command fail, after the table.
 	missing := 0
 	for _, rule := range r.Rules {
 		of := "this endpoint"

@@ -44,8 +44,10 @@ cluster. A host is a network namespace porthole-NAME, a C: and a Host Networking
 }
 
 // common are the flags that most of the commands have.
+// dir is --dir and output is --output.
 type common struct{ dir, output string }
 
+// withOutput is for commands that can print JSON.
 func (o *common) flags(c *cobra.Command, withOutput bool) {
 	c.Flags().StringVar(&o.dir, "dir", layout.DefaultDir, "state folder")
 	if withOutput {
@@ -84,6 +86,7 @@ func (o *common) change(what, name string) (host.Store, host.Host, error) {
 	return s, h, err
 }
 
+// needRoot returns an error that says what needs root; what is a gerund.
 func needRoot(what string) error {
 	if os.Geteuid() != 0 {
 		return errors.New(what + " needs root (namespaces, mounts): run it with sudo")
@@ -91,12 +94,14 @@ func needRoot(what string) error {
 	return nil
 }
 
+// printJSON prints in the form of all commands with -o json: two blanks for each level.
 func printJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
+// ctrCommand works on nodes of both systems.
 func ctrCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{

@@ -30,6 +30,7 @@ import (
 )
 
 // createFlags are the flags of `porthole host create`.
+// The fields are as the user wrote them; options checks and parses them.
 type createFlags struct {
 	common
 	build        int
@@ -45,6 +46,8 @@ type createFlags struct {
 // noRuntime is the value of --runtime for a host without a container runtime.
 const noRuntime = "none"
 
+// createCommand has all flags of a host; what a cluster's hosts have is in the cluster's
+// configuration.
 func createCommand() *cobra.Command {
 	var f createFlags
 	c := &cobra.Command{
@@ -156,6 +159,7 @@ func (f *createFlags) options(name string) (o host.CreateOptions, err error) {
 	return o, nil
 }
 
+// startCommand prepares anew what the machine lost when it was shut down.
 func startCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -212,6 +216,7 @@ func deleteCommand() *cobra.Command {
 	return c
 }
 
+// progress prints each step as it begins.
 func progress(out io.Writer) func(string) {
 	return func(what string) { fmt.Fprintln(out, what) }
 }
@@ -227,6 +232,7 @@ func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process 
 	var list []supervise.Process
 	listens := map[string]supervise.Condition{}
 	for _, p := range h.Processes(tools, filepath.Join(s.Bin, "porthole")) {
+		// A process that has to wait for another one waits for the address at which that listens.
 		made := supervise.Process{Name: p.Name, Path: p.Path, Args: p.Args, Env: p.Env, Follows: p.Follows,
 			Before: p.Before,
 			Netns:  platform.NetnsPath(h.Netns), Log: filepath.Join(h.Dir, "logs", p.Name+".log"), MakesBox: p.MakesBox}
@@ -242,6 +248,7 @@ func processes(s host.Store, h host.Host, tools wine.Tools) []supervise.Process 
 	return list
 }
 
+// supervisorOptions have the supervisor start as a hidden command of this program.
 func supervisorOptions(s host.Store, h host.Host) supervise.Options {
 	return supervise.Options{RunDir: runDir(h), Log: filepath.Join(h.Dir, "logs", "supervisor.log"),
 		Self: []string{filepath.Join(s.Bin, "porthole"), "host", "supervise", "--dir", s.Dir, h.Name}}
@@ -253,6 +260,7 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 	if err != nil {
 		return err
 	}
+	// A supervisor that runs already has the processes; this only waits for them.
 	if active, _ := supervise.Supervisors(runDir(h)); active.PID == 0 {
 		if err := supervise.WriteProcesses(runDir(h), processes(s, h, tools)); err != nil {
 			return fmt.Errorf("starting host %s: %w", h.Name, err)
@@ -267,6 +275,7 @@ func start(ctx context.Context, s host.Store, h host.Host) error {
 		{Path: control.Socket(h.Dir), Dial: true},
 	}
 
+	// slow.Limit stretches limits on machines that are slow.
 	ctx, cancel := context.WithTimeout(ctx, slow.Limit(30*time.Second))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -344,6 +353,7 @@ type listed struct {
 	Processes []supervise.State `json:"processes"`
 }
 
+// listCommand shows hosts of a cluster beside those on their own.
 func listCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{
@@ -394,6 +404,7 @@ func hostStates(s host.Store, h host.Host) []supervise.State {
 	return states
 }
 
+// printHosts shows "-" for what a host does not have, such as the build of a Linux node.
 func printHosts(out io.Writer, list []listed) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tOS\tBUILD\tADDRESS\tNETNS\tOF\tPROCESSES")

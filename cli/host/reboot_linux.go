@@ -27,6 +27,7 @@ var profiles = map[string]serve.RebootRequest{
 	"all":     {Lose: []string{"Network", "Endpoint", "LoadBalancer", "SdnRoute"}},
 }
 
+// rebootCommand cuts the power of hosts in a cluster: those have no services that could be told.
 func rebootCommand() *cobra.Command {
 	var f rebootFlags
 	c := &cobra.Command{
@@ -76,6 +77,7 @@ func (f *rebootFlags) run(c *cobra.Command, name string) error {
 		return fmt.Errorf("--profile %s: known are %s", f.profile,
 			strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
 	}
+	// What the user names wins over the profile.
 	f.reboot.HNS = merge(base, f.reboot.HNS)
 	f.reboot.Late = f.late > 0
 	s, h, err := f.change("rebooting a host", name)
@@ -87,6 +89,7 @@ func (f *rebootFlags) run(c *cobra.Command, name string) error {
 		return err
 	}
 
+	// The host has no address while it waits, as with a slow DHCP server.
 	if f.late > 0 {
 		select {
 		case <-c.Context().Done():
@@ -109,6 +112,7 @@ func reboot(ctx context.Context, s host.Store, h host.Host, o host.RebootOptions
 		dir = layout.Layout{Dir: s.Dir}.RunDir()
 		node = h.Name
 	}
+	// The supervisor is held back, because it would start what the reboot ends.
 	release, err := supervise.Hold(ctx, dir, node)
 	if err != nil {
 		return host.Rebooted{}, fmt.Errorf("rebooting host %s: %w", h.Name, err)
@@ -128,6 +132,7 @@ func merge(base, asked serve.RebootRequest) serve.RebootRequest {
 		Lose: append(without(base.Lose, asked.Keep), asked.Lose...)}
 }
 
+// printReboot prints what was stopped and lost, and the new boot.
 func printReboot(out io.Writer, h host.Host, r host.Rebooted, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(out)

@@ -24,6 +24,7 @@ type runFlags struct {
 	kept bool // this is the process that keeps the program
 }
 
+// runCommand has the exit code of the program.
 func runCommand() *cobra.Command {
 	var o runFlags
 	c := &cobra.Command{
@@ -51,6 +52,7 @@ to the program.`,
 	return c
 }
 
+// run starts itself again as keeper, and the program in that second process.
 func (o *runFlags) run(ctx context.Context, name, exe string, args []string) error {
 	if err := needRoot("running a program on a host"); err != nil {
 		return err
@@ -63,6 +65,7 @@ func (o *runFlags) run(ctx context.Context, name, exe string, args []string) err
 	if err != nil {
 		return err
 	}
+	// The first process makes sure that Wine is there; the keeper then only runs the program.
 	if !o.kept {
 		if _, err := s.Wine(ctx); err != nil {
 			return err
@@ -104,6 +107,8 @@ func (o *runFlags) keeper(h host.Host, exe string, args []string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 
+	// An interrupt typed at the terminal reaches the program by itself; other signals are passed
+	// on.
 	for {
 		select {
 		case err := <-ended:

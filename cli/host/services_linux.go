@@ -12,6 +12,7 @@ import (
 	"porthole.dev/porthole/emulator/scm"
 )
 
+// servicesCommand sets faults before it lists, so that the list is that of a host with them.
 func servicesCommand() *cobra.Command {
 	var o common
 	var faults []string
@@ -68,6 +69,7 @@ func startName(c scm.Config) string {
 	return "automatic"
 }
 
+// eventsCommand prints a line for each entry; line breaks in texts become blanks.
 func eventsCommand() *cobra.Command {
 	var o common
 	c := &cobra.Command{

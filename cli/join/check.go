@@ -58,6 +58,7 @@ func checkRanges(pods, services string) error {
 			if p != p.Masked() {
 				return fmt.Errorf("%s: %s has bits behind its length: write %s", flag, p, p.Masked())
 			}
+			// A flag may have one range of each family, for two stacks.
 			if slices.ContainsFunc(all[flag], func(o netip.Prefix) bool { return o.Addr().Is4() == p.Addr().Is4() }) {
 				return fmt.Errorf("%s %s: give one range, or one of each family", flag, text)
 			}
@@ -65,6 +66,7 @@ func checkRanges(pods, services string) error {
 		}
 	}
 
+	// Overlaps is false for ranges of different families.
 	for _, p := range all["--pod-network-cidr"] {
 		for _, s := range all["--service-cidr"] {
 			if p.Overlaps(s) {
@@ -87,6 +89,8 @@ func checkSocket(text string) error {
 		"--cri-socket: %q is none, such as unix:///run/containerd/containerd.sock or npipe:////./pipe/containerd-containerd", text)
 }
 
+// checkFolders checks that the folders that the user names can be used, before anything else is
+// asked.
 func checkFolders(o node.Request) error {
 	if !filepath.IsAbs(o.InstallDir) {
 		return fmt.Errorf("--install-dir: %q is not the whole path of a folder, such as %s", o.InstallDir,
@@ -105,6 +109,7 @@ func checkFolders(o node.Request) error {
 	return nil
 }
 
+// checkTimeout refuses a time that would be over at once.
 func checkTimeout(o node.Request) error {
 	if o.Timeout <= 0 {
 		return fmt.Errorf("--timeout %v: give a time such as 5m", o.Timeout)

@@ -83,6 +83,7 @@ type nodeConfiguration struct {
 // readConfig reads --config into the flags. Unknown fields are errors with their line and column.
 func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
 	var mixed error
+	// Flags beside --config would leave open which of both counts.
 	fs.Visit(func(g *pflag.Flag) {
 		if !slices.Contains(besideConfig, g.Name) {
 			mixed = fmt.Errorf("--config and --%s cannot both be given: write it into the file", g.Name)
@@ -100,6 +101,7 @@ func (f *flags) readConfig(fs *pflag.FlagSet, args []string) error {
 	}
 
 	found := false
+	// A file may hold kubeadm's document and ours, in any order; other documents are mistakes.
 	for _, doc := range documents(string(text)) {
 		var kind struct{ APIVersion, Kind string }
 		if err := sigsyaml.Unmarshal([]byte(doc), &kind); err != nil {
@@ -151,6 +153,8 @@ func strict(doc string, into any) error {
 		return nil
 	}
 
+	// The decoder tells a field's name and no place; the place is looked for in the document
+	// itself.
 	var wrong *json.UnmarshalTypeError
 	name, unknown := strings.CutPrefix(err.Error(), `json: unknown field "`)
 	name = strings.TrimSuffix(name, `"`)
@@ -212,6 +216,7 @@ func position(n *yaml.Node, key string) (line, column int) {
 	return 0, 0
 }
 
+// kubeadm reads a JoinConfiguration. Flags that may be given beside --config win over its fields.
 func (f *flags) kubeadm(doc string) error {
 	var c joinConfiguration
 	if err := strict(doc, &c); err != nil {
@@ -220,6 +225,7 @@ func (f *flags) kubeadm(doc string) error {
 	if c.ControlPlane != nil {
 		return errors.New("controlPlane: Porthole joins workers only; use kubeadm on the control plane")
 	}
+	// set keeps a value that a flag has set.
 	set := func(into *string, value string) {
 		if *into == "" {
 			*into = value
@@ -243,6 +249,7 @@ func (f *flags) kubeadm(doc string) error {
 		return err
 	}
 
+	// The token of the discovery is that of the certificate too, unless the file has another one.
 	d := c.Discovery
 	set(&f.tlsToken, d.TLSBootstrapToken)
 	if b := d.BootstrapToken; b != nil {
@@ -268,6 +275,8 @@ func (f *flags) extraArgs(value any) error {
 		for name, value := range v {
 			list = append(list, arg{name, fmt.Sprint(value)})
 		}
+		// The order of a map is not determined; sorted, the kubelet gets the same arguments each
+		// time.
 		slices.SortFunc(list, func(a, b arg) int { return strings.Compare(a.name, b.name) })
 	case []any:
 		for _, item := range v {
@@ -281,6 +290,7 @@ func (f *flags) extraArgs(value any) error {
 		return errors.New("kubeletExtraArgs must be a list of name and value")
 	}
 
+	// These four are not arguments of the kubelet with us: join needs to know them.
 	for _, a := range list {
 		switch a.name {
 		case "node-ip":
@@ -301,6 +311,7 @@ func (f *flags) extraArgs(value any) error {
 // containerdModes are the values of containerd.mode. Both take the containerd that is there; join installs none.
 var containerdModes = []string{"", "auto", "existing"}
 
+// own reads a NodeConfiguration, which has what kubeadm's document has no place for.
 func (f *flags) own(doc string) error {
 	var c nodeConfiguration
 	if err := strict(doc, &c); err != nil {

@@ -68,6 +68,7 @@ not Ready in time (its programs go on trying).`,
 			if err != nil {
 				return program.Misused(err)
 			}
+			// Flags are checked before logging begins, so that a misuse is the only output.
 			if err := logging.Set(f.verbosity, ""); err != nil {
 				return err
 			}
@@ -139,6 +140,8 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level")
 
+	// The flags of kubeadm for control planes exist so that their error can say what to use
+	// instead.
 	fs.BoolVar(&f.controlPlane.on, "control-plane", false, "")
 	fs.StringVar(&f.controlPlane.key, "certificate-key", "", "")
 	fs.StringVar(&f.controlPlane.address, "apiserver-advertise-address", "", "")
@@ -148,6 +151,7 @@ func (f *flags) register(fs *pflag.FlagSet) {
 	}
 }
 
+// controlPlaneFlags are refused in resolve.
 var controlPlaneFlags = []string{"control-plane", "certificate-key", "apiserver-advertise-address",
 	"apiserver-bind-port"}
 
@@ -165,6 +169,7 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 			return f.Request, fmt.Errorf("--%s: Porthole joins workers only; use kubeadm on the control plane", name)
 		}
 	}
+	// What the file says is checked like flags.
 	if f.config != "" {
 		if err := f.readConfig(fs, args); err != nil {
 			return f.Request, err
@@ -180,6 +185,7 @@ func (f *flags) resolve(fs *pflag.FlagSet, args []string, stdin io.Reader) (node
 	if f.Network != "" && !slices.Contains(node.Networks, f.Network) {
 		return f.Request, fmt.Errorf("--network %s: %s", f.Network, strings.Join(node.Networks, ", "))
 	}
+	// Flags that join sets itself would be there twice.
 	for _, a := range f.RoutesArgs {
 		if name, _, _ := strings.Cut(a, "="); slices.Contains(routesFlags, strings.TrimLeft(name, "-")) {
 			return f.Request, fmt.Errorf(
@@ -203,12 +209,15 @@ func (f *flags) discovery(args []string, stdin io.Reader) (o node.Request, err e
 			return f.Request, err
 		}
 	}
+	// A token in a file, or on standard input, takes the place of --token.
 	if f.tokenFile != "" {
 		if f.token, err = readToken(f.tokenFile, stdin); err != nil {
 			return f.Request, err
 		}
 	}
 
+	// parse takes the first text that is not empty: the flag for one purpose, else --token for
+	// both. The first error stays.
 	parse := func(flag string, into *credential.Token, texts ...string) {
 		for _, t := range texts {
 			if t == "" || err != nil {
@@ -254,6 +263,7 @@ func (f *flags) consistent() error {
 	return nil
 }
 
+// readToken reads at most 4096 bytes, of which blanks at both ends do not count.
 func readToken(path string, stdin io.Reader) (string, error) {
 	read := io.Reader(stdin)
 	if path != "-" {

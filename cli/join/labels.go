@@ -26,6 +26,8 @@ func checkLabels(text, node string) error {
 			validation.IsValidLabelValue(value)...); len(problems) > 0 {
 			return fmt.Errorf("--node-labels: %q cannot be a label: %s", label, problems[0])
 		}
+		// A domain of Kubernetes is reserved, but for the labels that the API server lets a kubelet
+		// set.
 		domain, _, has := strings.Cut(key, "/")
 		reserved := domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || domain == "k8s.io" ||
 			strings.HasSuffix(domain, ".k8s.io")

@@ -19,16 +19,19 @@ type printer struct {
 	start         time.Time
 }
 
+// newPrinter takes the time from now on; the lines show seconds since then.
 func newPrinter(out, problems io.Writer, json bool) *printer {
 	return &printer{out: out, problems: problems, json: json, start: time.Now()}
 }
 
+// line prints a line with its time, and nothing with -o json.
 func (p *printer) line(format string, args ...any) {
 	if !p.json {
 		fmt.Fprintf(p.out, "%5.1fs  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 	}
 }
 
+// more prints a line that belongs to the one before it.
 func (p *printer) more(format string, args ...any) {
 	if !p.json {
 		fmt.Fprintf(p.out, "        "+format+"\n", args...)
@@ -55,6 +58,7 @@ func (p *printer) Checked(list []step.Check) {
 	}
 }
 
+// plural makes a count's word plural; "ignored" stays as it is.
 func plural(word string, n int) string {
 	if n == 1 || word == preflight.Ignored {
 		return word
@@ -92,6 +96,7 @@ func (p *printer) Step(r step.Result) {
 	}
 }
 
+// past are the words for steps that were done.
 var past = map[step.Action]string{step.Create: "made", step.Change: "changed", step.Delete: "removed"}
 
 // Say shows a text at once.
@@ -99,6 +104,7 @@ func (p *printer) Say(text string) { p.line("%s", text) }
 
 // end shows how the run ended.
 func (p *printer) end(ctx context.Context, r step.Report, o node.Request) error {
+	// With JSON the report is the whole output, however the run ended.
 	if p.json {
 		text, err := r.JSON()
 		if err != nil {

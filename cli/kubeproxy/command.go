@@ -57,6 +57,7 @@ func start(c *cobra.Command, s *settings) error {
 	for _, w := range s.warnings {
 		logger.Info("Configuration", "warning", w)
 	}
+	// Writing the configuration and cleaning up need no running proxy.
 	if s.writeTo != "" {
 		return writeConfig(s)
 	}

@@ -73,6 +73,7 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 		}
 	}
 
+	// --version needs nothing else to be right.
 	if s.version {
 		return s, nil
 	}
@@ -88,6 +89,7 @@ func resolve(flags map[string]string, h host) (*settings, error) {
 	return s, s.validate()
 }
 
+// warn notes a warning about names; none if there are none.
 func (s *settings) warn(format string, names []string) {
 	if len(names) > 0 {
 		s.warnings = append(s.warnings, fmt.Sprintf(format, strings.Join(names, ", ")))
@@ -116,6 +118,7 @@ func (s *settings) read(readFile func(string) ([]byte, error)) error {
 	return nil
 }
 
+// environment reads two variables that count only where nothing else was said.
 func (s *settings) environment(getenv func(string) string) {
 	s.Config.Winkernel.NetworkName = cmp.Or(s.Config.Winkernel.NetworkName, getenv("KUBE_NETWORK"))
 	s.ServiceInterface = cmp.Or(s.ServiceInterface, getenv("INTERFACE_TO_ADD_SERVICE_IP"))
@@ -133,6 +136,7 @@ func (s *settings) defaults() {
 		all, local = "[::]", "[::1]"
 	}
 
+	// A port of 0 switches the server off.
 	port := func(given *int32, standard int, none *bool) string {
 		if given == nil || *given == 0 {
 			*none = *none || given != nil
@@ -267,6 +271,7 @@ func prefixes(texts []string, what string, bad func(string, ...any)) []netip.Pre
 	return out
 }
 
+// hostPort checks an address and a port that are given as one text.
 func hostPort(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -281,6 +286,7 @@ func hostPort(address string) error {
 	return nil
 }
 
+// minorVersion reports whether a text is major.minor.
 func minorVersion(v string) bool {
 	major, minor, ok := strings.Cut(v, ".")
 	_, err := strconv.Atoi(major)
@@ -318,6 +324,7 @@ func writeConfig(s *settings) error {
 	return nil
 }
 
+// marshal writes the configuration as YAML, by its JSON names.
 func marshal(s *settings) ([]byte, error) {
 	data, err := json.Marshal(&s.Config)
 	if err != nil {

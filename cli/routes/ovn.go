@@ -31,6 +31,7 @@ func (f *ovnFlags) register(fs *pflag.FlagSet) {
 			"sends the tunnels itself; best one that only carries tunnels. Empty: the kernel sends them")
 }
 
+// resolve checks the flags of the mode ovn. EncapIP is not valid if it was not given.
 func (f ovnFlags) resolve() (o ovn.Options, err error) {
 	o = ovn.Options{Remote: f.remote, Database: f.database, EncapType: f.encapType, Datapath: f.datapath,
 		Uplink: f.uplink}

@@ -66,12 +66,14 @@ func ReadEntry(r io.Reader, content io.WriterAt) (Entry, error) {
 
 // readStream reads one stream whole.
 func (e *Entry) readStream(r io.Reader, id uint32, size int64, content io.WriterAt) error {
+	// Data goes to the file as it comes; what is kept in memory has a limit.
 	var err error
 	n := int64(0)
 	switch {
 	case id == backupData:
 		n, err = io.Copy(io.NewOffsetWriter(content, 0), r)
 	case id == backupSparse && size >= 8:
+		// A sparse block begins with its place in the file, which is a part of the size.
 		var offset int64
 		if err := binary.Read(r, binary.LittleEndian, &offset); err != nil || offset < 0 {
 			return ErrInvalidData.WithText("a sparse block has no place")
@@ -95,6 +97,7 @@ func (e *Entry) readStream(r io.Reader, id uint32, size int64, content io.Writer
 	if err != nil {
 		return err
 	}
+	// n is less than size if the archive ends within the stream.
 	if n != size {
 		return ErrInvalidData.WithText("a stream is cut short")
 	}

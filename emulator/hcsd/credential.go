@@ -60,6 +60,7 @@ func (all Credentials) Modify(document string) error {
 		return ErrNotSupported.WithText("Transport %q: containers without Hyper-V have LRPC",
 			o.OperationDetails.Transport)
 	case o.Operation == "AddInstance":
+		// The cookie and the endpoint follow from the id alone.
 		all[id] = CredentialGuard{Cookie: NameToGUID("credential guard " + id),
 			RpcEndpoint: NameToGUID("endpoint " + id),
 			Transport:   o.OperationDetails.Transport, CredentialSpec: o.OperationDetails.CredentialSpec}

@@ -74,6 +74,7 @@ func checkFields(d *json.Decoder, t reflect.Type) error {
 		}
 		seen[name] = true
 
+		// Where t is nil, fields of any name are right; only doubles are looked for.
 		var of reflect.Type
 		switch {
 		case t == nil:

@@ -17,6 +17,7 @@ func (s *System) Modify(document string) (Container, error) {
 			m.RequestType, m.ResourcePath)
 	}
 
+	// The change is made to a copy, so that values which are refused leave the system as it is.
 	next := *s.Doc.Container
 	switch strings.TrimSuffix(m.ResourcePath, "/") {
 	case "Container/Processor":

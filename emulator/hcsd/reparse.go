@@ -23,6 +23,7 @@ func LinkTarget(name string, reparse []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// A relative target starts at the link's folder; path.Join keeps it below the root.
 	target = strings.ReplaceAll(target, `\`, "/")
 	if relative {
 		target = path.Join("/", path.Dir(name), target)
@@ -38,6 +39,7 @@ func LinkTarget(name string, reparse []byte) (string, error) {
 		return "", ErrInvalidData.WithText("the target of the link %s contains NUL", name)
 	}
 
+	// The text climbs from the link's folder to the root, and goes down from there.
 	up := strings.Count(path.Clean("/"+name), "/") - 1
 	out := strings.Repeat("../", up) + strings.TrimPrefix(target, "/")
 	if out == "" {
@@ -48,6 +50,8 @@ func LinkTarget(name string, reparse []byte) (string, error) {
 
 // substituteName reads the data of a link or mount point ([MS-FSCC] 2.1.2.4 and 2.1.2.5).
 func substituteName(b []byte) (target string, relative bool, err error) {
+	// The header is 8 bytes: the tag, the size of the data and two reserved ones. Four numbers of
+	// two bytes follow, the places and sizes of two names; links have flags after them.
 	broken := ErrInvalidData.WithText("a reparse point is broken")
 	if len(b) < 16 {
 		return "", false, broken

@@ -50,6 +50,8 @@ func CardNames(n int) []string {
 	return names
 }
 
+// numbered is name for the first of a kind and name, mark and number for those after it: Windows
+// counts from 2.
 func numbered(name, mark string, i int) string {
 	if i == 0 {
 		return name
@@ -61,6 +63,8 @@ func numbered(name, mark string, i int) string {
 // on an order: Windows sorts adapters by metric only. While a network is bound to a card, the adapter "vEthernet
 // (CARD)" has the card's addresses and an index of its own. When the last such network is deleted, the card's adapter
 // has them again.
+// The order of the steps decides about numbers and indexes: cards first, then what took their
+// place, then NAT networks, then endpoints of the host.
 func HostAdapters(s *State, cards []Card) []Adapter {
 	var list []Adapter
 	for i, c := range cards {
@@ -68,6 +72,7 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 			GUID: adapterGUID("card", c.Name), Link: c.Link})
 	}
 
+	// add completes an adapter that is no card.
 	virtual := 0
 	add := func(a Adapter, id string) {
 		a.Description = numbered(virtualDescription, " #", virtual)
@@ -76,6 +81,7 @@ func HostAdapters(s *State, cards []Card) []Adapter {
 		list = append(list, a)
 		virtual++
 	}
+	// Only the first network on a card takes it over; further networks share its virtual adapter.
 	for _, n := range s.List(Network) {
 		if i := cardOf(n, cards); i >= 0 && !list[i].Unbound {
 			list[i].Unbound = true
@@ -104,6 +110,7 @@ func InternalAdapter(link int, name string) Adapter {
 }
 
 // cardOf returns which card a network is bound to; -1: none.
+// A network that names no card, or none of these, is bound to the first of the list.
 func cardOf(network *Object, cards []Card) int {
 	if !bindsAdapter(network.network.kind) || len(cards) == 0 {
 		return -1
@@ -152,6 +159,8 @@ func endpointAdapter(s *State, e *Object) (Adapter, bool) {
 }
 
 // virtualIndex is an interface index that none of the adapters has, another one for each object.
+// The index depends on the id only, so that it is the same after hnsd has started again; a
+// collision moves to the next free one. It is 1000 and above.
 func virtualIndex(list []Adapter, id string) int {
 	sum := fnv.New32a()
 	sum.Write([]byte(id))
@@ -162,6 +171,8 @@ func virtualIndex(list []Adapter, id string) int {
 	return index
 }
 
+// adapterGUID is made of what the adapter stands for, so that an adapter that comes back has its
+// GUID again. It has the form of a random GUID (version 4).
 func adapterGUID(kind, id string) string {
 	sum := sha256.Sum256([]byte(kind + "/" + id))
 	h := hex.EncodeToString(sum[:16])

@@ -21,6 +21,8 @@ func Desired(s *State) desired.State {
 	for _, o := range s.List(Namespace) {
 		d.Namespaces = append(d.Namespaces, desired.Namespace{ID: o.ID, Host: o.namespace.host(), Path: o.Path})
 	}
+	// Endpoints of networks that carry nothing are left out, and then load balancers without any
+	// endpoint left.
 	endpoints := map[string]bool{}
 	routes := s.List(Route)
 	for _, o := range s.List(Endpoint) {
@@ -30,6 +32,7 @@ func Desired(s *State) desired.State {
 		}
 	}
 
+	// The list of the document is not changed: it belongs to a State.
 	for _, o := range s.List(LoadBalancer) {
 		lb := o.balancer.plane
 		lb.Backends = slices.DeleteFunc(slices.Clone(lb.Backends), func(id string) bool { return !endpoints[id] })
@@ -41,6 +44,8 @@ func Desired(s *State) desired.State {
 }
 
 // desiredEndpoint is an endpoint with the SDN routes of the host that name it.
+// The list of routes is clipped first, because the parsed endpoint is shared by all readers of the
+// State.
 func desiredEndpoint(o *Object, routes []*Object) desired.Endpoint {
 	e := o.endpoint.plane
 	for _, r := range routes {
@@ -58,6 +63,8 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	for _, o := range c.Put {
 		switch o.Kind {
 		case Endpoint:
+			// Without its network nobody knows whether the endpoint has packets; the whole state
+			// tells.
 			network, ok := next.Get(Network, o.endpoint.network)
 			if !ok {
 				return out, false
@@ -66,6 +73,8 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 				out.Endpoints = append(out.Endpoints, desiredEndpoint(o, routes))
 			}
 		case LoadBalancer:
+			// A load balancer whose last carried backend went away is gone for the data plane, as
+			// in Desired.
 			if slices.ContainsFunc(o.balancer.backends, func(id string) bool { return carriedEndpoint(next, id) }) {
 				out.LoadBalancers = append(out.LoadBalancers, o.balancer.plane)
 			} else {
@@ -89,6 +98,7 @@ func DesiredChange(next *State, c Change) (out desired.Change, ok bool) {
 	return out, true
 }
 
+// carriedEndpoint reports whether an endpoint is there and its network has packets.
 func carriedEndpoint(s *State, id string) bool {
 	e, ok := s.Get(Endpoint, id)
 	if !ok {

@@ -37,6 +37,8 @@ func ParseDoc(text string) Doc {
 }
 
 // copy is a deep copy in which every value has the types of a decoded document.
+// It goes by JSON, which turns numbers and lists of Go into those of a decoded document. A document
+// that cannot be encoded becomes an empty one.
 func (d Doc) copy() Doc {
 	data, err := json.Marshal(d)
 	if err != nil {
@@ -65,6 +67,7 @@ func (d Doc) key(name string) (string, bool) {
 	if _, ok := d[name]; ok {
 		return name, true
 	}
+	// Among several spellings that differ in case only, the one that is found is not determined.
 	for k := range d {
 		if strings.EqualFold(k, name) {
 			return k, true
@@ -73,6 +76,7 @@ func (d Doc) key(name string) (string, bool) {
 	return name, false
 }
 
+// value returns the field in whatever case its name is; nil if it is absent or null.
 func (d Doc) value(name string) any {
 	k, ok := d.key(name)
 	if !ok {
@@ -91,6 +95,7 @@ func (d Doc) set(name string, v any) {
 	d[name] = v
 }
 
+// str reads a text or a number as text; "" for anything else.
 func (d Doc) str(name string) string {
 	switch v := d.value(name).(type) {
 	case string:
@@ -104,6 +109,8 @@ func (d Doc) str(name string) string {
 // num reads a number, also one given as text.
 func (d Doc) num(name string) uint64 {
 	n, _ := strconv.ParseUint(d.str(name), 10, 64)
+	// Documents that Go code made have Go's integers; decoded ones have json.Number, which str
+	// reads.
 	if n == 0 {
 		switch v := d.value(name).(type) {
 		case int:
@@ -115,6 +122,7 @@ func (d Doc) num(name string) uint64 {
 	return n
 }
 
+// flag reads true, and the text "true" in any case.
 func (d Doc) flag(name string) bool {
 	v, _ := d.value(name).(bool)
 	return v || strings.EqualFold(d.str(name), "true")
@@ -122,6 +130,8 @@ func (d Doc) flag(name string) bool {
 
 func (d Doc) doc(name string) Doc { return asDoc(d.value(name)) }
 
+// asDoc returns an empty document for what is no object, so that fields can be asked for in any
+// case. It shares an object with its owner.
 func asDoc(v any) Doc {
 	switch v := v.(type) {
 	case Doc:
@@ -136,6 +146,8 @@ func asDoc(v any) Doc {
 	return Doc{}
 }
 
+// docs reads a list of objects; elements that are no object are empty documents. The objects are
+// shared.
 func (d Doc) docs(name string) []Doc {
 	var out []Doc
 	switch list := d.value(name).(type) {
@@ -181,6 +193,8 @@ func (d Doc) covers(want Doc) bool {
 	return true
 }
 
+// sameValue compares two values of decoded documents; two valid hardware addresses by what they
+// mean.
 func sameValue(have, want any) bool {
 	hs, ok1 := have.(string)
 	ws, ok2 := want.(string)
@@ -222,6 +236,7 @@ func canonicalMAC(mac string) string {
 }
 
 // enum reads an enumeration given as text in any case or as its number, and gives the canonical word, or "".
+// words are in the order of their numbers, from 0.
 func enum(d Doc, name string, words ...string) string {
 	v := d.str(name)
 	for i, w := range words {

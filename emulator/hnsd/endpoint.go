@@ -10,6 +10,7 @@ import (
 )
 
 // Flags and states of endpoints.
+// The numbers are those of HNS' documents (hcsshim hcn EndpointFlags, EndpointState).
 const (
 	flagRemote = 1
 
@@ -75,6 +76,8 @@ func (h *Host) createEndpoint(n *State, o *Object, parent string) error {
 func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
 	subnets := network.subnets
 	configs := d.docs("IpConfigurations")
+	// A local endpoint that asks for no address gets one of the first subnet; remote ones name
+	// their own.
 	if len(configs) == 0 && !isRemote(d) && len(subnets) > 0 {
 		addr, ok := freeAddress(n, d.str("HostComputeNetwork"), subnets[0])
 		if !ok {
@@ -83,6 +86,7 @@ func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
 		configs = []Doc{{"IpAddress": addr.String()}}
 	}
 
+	// The first address within a subnet decides which gateway the default route has.
 	var gateway netip.Addr
 	for _, c := range configs {
 		addr, err := netip.ParseAddr(c.str("IpAddress"))
@@ -92,6 +96,7 @@ func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
 		if addr.Is6() && network.kind == "Overlay" {
 			return ErrInvalidParameter // overlays carry no IPv6
 		}
+		// i is the subnet that has the address; -1 if none has.
 		i := slices.IndexFunc(subnets, func(s subnet) bool { return s.prefix.Contains(addr) })
 		if err := h.checkAddress(n, d, addr, subnets, i); err != nil {
 			return err
@@ -113,6 +118,7 @@ func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
 	}
 
 	d.set("IpConfigurations", configs)
+	// With this profile a route to 0.0.0.0 does not count, so that the gateway's is added.
 	if h.Profile.HostDefaultRoute {
 		d.set("Routes", slices.DeleteFunc(d.docs("Routes"), func(r Doc) bool { return r.str("NextHop") == "0.0.0.0" }))
 	}
@@ -128,6 +134,7 @@ func (h *Host) assignAddresses(n *State, network *networkDoc, d Doc) error {
 
 // checkAddress refuses what HNS refuses: a local address outside the network, reserved, or taken by another local
 // endpoint. A remote endpoint may have any address; a second remote one with the same is up to the profile.
+// i is the index of the subnet with addr, or -1.
 func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, i int) error {
 	remote := isRemote(d)
 	if !remote && len(subnets) > 0 {
@@ -135,6 +142,8 @@ func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, 
 			return ErrAddressInvalid
 		}
 		s := subnets[i]
+		// The first address of a subnet names the subnet; that of the gateway is free only with the
+		// subnet's flag.
 		if addr == s.prefix.Addr() || addr == s.gateway && !s.noGW {
 			return ErrAddressInvalid
 		}
@@ -149,6 +158,8 @@ func (h *Host) checkAddress(n *State, d Doc, addr netip.Addr, subnets []subnet, 
 }
 
 // freeAddress is the first address of the subnet that nobody has. The first two are left to gateways.
+// It looks up each candidate in the index of addresses, and leaves out the last address, which is
+// the broadcast of IPv4.
 func freeAddress(n *State, network string, s subnet) (netip.Addr, bool) {
 	taken := func(a netip.Addr) bool {
 		return a == s.gateway || n.anyHaving(addressOf, addressKey(network, false, a), "") ||
@@ -176,6 +187,7 @@ func assignMAC(n *State, network, d Doc) error {
 	for _, r := range network.doc("MacPool").docs("Ranges") {
 		first := macNumber(r.str("StartMacAddress"))
 		last := macNumber(r.str("EndMacAddress"))
+		// The first address of a range is never given out.
 		for v := first + 1; v <= last; v++ {
 			if mac := macText(v); !n.anyHaving(macOf, mac, "") {
 				d.set("MacAddress", mac)
@@ -186,6 +198,7 @@ func assignMAC(n *State, network, d Doc) error {
 	return ErrInvalidParameter.WithText("The network's pool of MAC addresses is used up.")
 }
 
+// macNumber is 0 for a text that is no hardware address; macText is its inverse, in HNS' spelling.
 func macNumber(mac string) uint64 {
 	raw, err := hex.DecodeString(strings.ReplaceAll(canonicalMAC(mac), "-", ""))
 	if err != nil || len(raw) != 6 {
@@ -206,6 +219,8 @@ func (h *Host) checkPortMappings(n *State, d Doc) error {
 		if h.listenerTaken(nil, []portDoc{want}) {
 			return ErrPortAlreadyExists
 		}
+		// Endpoints and load balancers are looked up by external port; same then compares protocol
+		// and address.
 		for _, other := range n.endpointsHaving(hostPortOf, want.key()) {
 			if other.ID != d.str("ID") && slices.ContainsFunc(other.endpoint.ports, want.same) {
 				return ErrPortAlreadyExists
@@ -221,6 +236,7 @@ func (h *Host) checkPortMappings(n *State, d Doc) error {
 }
 
 // protocol is a port's protocol number, also when it is given by name.
+// A name that is neither tcp nor udp is read as a number; 0 if it is none.
 func protocol(d Doc) uint64 {
 	switch strings.ToLower(d.str("Protocol")) {
 	case "tcp":
@@ -245,6 +261,7 @@ func (h *Host) modifyEndpoint(n *State, o *Object, d Doc) error {
 			return err
 		}
 	}
+	// The copy gives every value the type of a decoded document, whatever the request left in it.
 	o.Doc = o.Doc.copy()
 	n.put(o)
 	return nil

@@ -31,6 +31,7 @@ func parseFilter(query string) (Doc, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A filter is given as an object, or as a text that holds one; an empty text is none.
 	if q.has("Filter") {
 		switch f := q.value("Filter").(type) {
 		case string:
@@ -43,6 +44,7 @@ func parseFilter(query string) (Doc, error) {
 		}
 	}
 
+	// Of a bare filter everything counts but the fields that a query has beside its filter.
 	filter := Doc{}
 	for name, v := range q {
 		if !slices.ContainsFunc([]string{"SchemaVersion", "Flags"},
@@ -59,6 +61,8 @@ func (h *Host) matches(s *State, o *Object, filter Doc) bool {
 	for name := range filter {
 		want := filter.str(name)
 		switch strings.ToLower(name) {
+		// Keys that no kind has match nothing, so that a filter with a wrong key does not mean all
+		// objects.
 		case "id":
 			if want == "" || !h.Profile.sameID(want, o.ID) {
 				return false
@@ -93,6 +97,7 @@ func (h *Host) Query(s *State, k Kind, id, query string) (string, error) {
 	if !ok {
 		return "", ErrElementNotFound
 	}
+	// A query that asks for schema version 1 gets the document of the older interface.
 	if q, err := parseDoc(query); err == nil && q.doc("SchemaVersion").num("Major") == 1 {
 		return h.Profile.spelled(h.viewV1(s, o).String()), nil
 	}
@@ -139,6 +144,7 @@ func (h *Host) Create(s *State, k Kind, parent, guid string, d Doc) (*State, str
 // create adds the object o to a copy of s and returns the copy and the object's id. Fields that only HNS sets are
 // removed from the document first: programs send back what they have read. An endpoint that names a namespace is
 // attached to it in the same step.
+// Nothing of s is changed: objects are put into a copy, which is dropped if a rule refuses.
 func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string, error) {
 	if err := h.identify(s, o, guid); err != nil {
 		return nil, "", err
@@ -152,6 +158,8 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 		}
 	}
 
+	// The rules of a kind work on the copy, because an endpoint's creation may look at and change
+	// others.
 	n := s.clone()
 	var err error
 	switch o.Kind {
@@ -169,6 +177,7 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 	if err != nil {
 		return nil, "", err
 	}
+	// The document is copied, so that what the caller holds and what the State has are two.
 	o.Doc = o.Doc.copy()
 	n.put(o)
 	if o.Kind == Endpoint && o.endpoint.attached() {
@@ -180,6 +189,7 @@ func (h *Host) create(s *State, o *Object, parent, guid string) (*State, string,
 }
 
 // identify settles the object's id.
+// It fails if an object of that kind has the id.
 func (h *Host) identify(s *State, o *Object, guid string) error {
 	id := o.Doc.str("ID")
 	switch {
@@ -209,6 +219,8 @@ func (h *Host) Modify(s *State, k Kind, id string, d Doc) (*State, error) {
 		return nil, ErrInvalidJSON
 	}
 
+	// Rules that change the document in place get an edited copy of the object; the others make one
+	// themselves.
 	n := s.clone()
 	var err error
 	switch k {
@@ -237,6 +249,7 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 	}
 	n := s.clone()
 	switch k {
+	// A network takes its endpoints with it, unless one is in a namespace.
 	case Network:
 		for _, e := range s.endpointsHaving(networkOf, id) {
 			if e.endpoint.attached() {
@@ -250,6 +263,7 @@ func (h *Host) Delete(s *State, k Kind, id string) (*State, error) {
 				return nil, err
 			}
 		}
+	// The endpoints of a namespace stay, in no namespace.
 	case Namespace:
 		for _, e := range s.endpointsHaving(namespaceOf, id) {
 			if err := detach(n, id, e.ID); err != nil {
@@ -268,6 +282,7 @@ type modification struct {
 	settings          Doc
 }
 
+// resources are the words that the kind accepts, in the order of their numbers in the API.
 func parseModification(d Doc, resources ...string) (modification, error) {
 	m := modification{
 		resource: enum(d, "ResourceType", resources...),
@@ -290,6 +305,9 @@ func (p Profile) policies(list []Doc, known []string) ([]any, error) {
 				policy.str("Type"))
 		}
 		policy.set("Type", known[i])
+
+		// Older documents have Data where newer ones have Settings, and either may be a text that
+		// holds JSON.
 		if policy.has("Data") && !policy.has("Settings") {
 			policy.set("Settings", policy.value("Data"))
 			delete(policy, "Data")
@@ -314,6 +332,8 @@ func (p Profile) changePolicies(d Doc, m modification, known []string) error {
 		return err
 	}
 	have := d.docs("Policies")
+	// Policies are the same if the fields that one of them names have the same values in the other:
+	// for Add in both directions, for Remove only those that the request names.
 	same := func(a, b Doc) bool {
 		return a.str("Type") == b.str("Type") && a.doc("Settings").covers(b.doc("Settings"))
 	}
@@ -335,6 +355,8 @@ func (p Profile) changePolicies(d Doc, m modification, known []string) error {
 				return ErrElementNotFound
 			}
 		}
+	// All policies of the given types go before any is added, so that several of one type can be
+	// given.
 	case "Update":
 		for _, g := range given {
 			have = slices.DeleteFunc(have, func(p Doc) bool { return p.str("Type") == asDoc(g).str("Type") })

@@ -11,6 +11,8 @@ import (
 
 // tables hold the objects of a State, in trees that two states share until one of them changes: a copy costs nothing,
 // and a change as much as one path through a tree.
+// Each object is in two trees and, with each of its properties, in the index. insert and remove
+// keep the three equal.
 type tables struct {
 	byID  [Kinds]*btree.BTreeG[*Object]
 	bySeq [Kinds]*btree.BTreeG[*Object]
@@ -27,6 +29,7 @@ type indexed struct {
 // property is a kind of property and its value as text.
 type property struct{ name, value string }
 
+// The names of properties, with what their values are.
 const (
 	frontendOf    = "frontend"        // load balancers, by what they conflict in
 	nodePortOf    = "node port"       // load balancers without frontend addresses, by external port
@@ -40,8 +43,11 @@ const (
 	hostPortOf    = "host port"       // endpoints with a port mapping, by external port
 )
 
+// The degree is that of package btree: a node has at most 2*degree-1 objects.
 const degree = 16 // of the trees; a path to copy is a few of such nodes
 
+// newTables are empty tables. The index is ordered by property first, so that the objects with one
+// property lie side by side.
 func newTables() tables {
 	t := tables{index: btree.NewG(degree, func(a, b indexed) bool {
 		return cmp.Or(cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.key.value, b.key.value),
@@ -54,6 +60,7 @@ func newTables() tables {
 	return t
 }
 
+// clone is for a copy of which one side is changed: both share nodes until then.
 func (t tables) clone() tables {
 	for k := range t.byID {
 		t.byID[k], t.bySeq[k] = t.byID[k].Clone(), t.bySeq[k].Clone()
@@ -62,8 +69,10 @@ func (t tables) clone() tables {
 	return t
 }
 
+// get finds by id alone: the trees of a kind compare ids, or the order of creation.
 func (t tables) get(k Kind, id string) (*Object, bool) { return t.byID[k].Get(&Object{ID: id}) }
 
+// insert replaces an object of the same id, with what the index has of it.
 func (t tables) insert(o *Object) {
 	t.remove(o.Kind, o.ID)
 	t.byID[o.Kind].ReplaceOrInsert(o)
@@ -73,6 +82,7 @@ func (t tables) insert(o *Object) {
 	}
 }
 
+// remove does nothing if there is no such object.
 func (t tables) remove(k Kind, id string) {
 	old, ok := t.byID[k].Delete(&Object{ID: id})
 	if !ok {
@@ -85,6 +95,8 @@ func (t tables) remove(k Kind, id string) {
 }
 
 // having gives the ids of the objects that have a property.
+// The index is walked from the first id with the property on, and the walk ends at another
+// property.
 func (s *State) having(name, value string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		p := property{name, value}
@@ -93,6 +105,7 @@ func (s *State) having(name, value string) iter.Seq[string] {
 }
 
 // anyHaving reports whether an object other than that has a property.
+// but is the id of the object that asks, or "".
 func (s *State) anyHaving(name, value, but string) bool {
 	for id := range s.having(name, value) {
 		if id != but {
@@ -149,6 +162,8 @@ func endpointProperties(e *endpointDoc) iter.Seq[property] {
 	}
 }
 
+// addressKey is one key for a local and another for a remote endpoint with the same address: HNS
+// lets both exist (F-21 of serve/scenario.go).
 func addressKey(network string, remote bool, a netip.Addr) string {
 	return fmt.Sprintf("%s/%v/%s", network, remote, a)
 }

@@ -28,6 +28,7 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 	if err := checkSourceVIP(n, network, b.sourceVIP); err != nil {
 		return err
 	}
+	// Conflicts are looked up in the index, without o itself, which may be a modification.
 	for _, key := range b.frontends() {
 		if n.anyHaving(frontendOf, key, o.ID) {
 			return h.Profile.FrontendConflict
@@ -49,6 +50,8 @@ func (h *Host) checkLoadBalancer(n *State, o *Object) error {
 
 // checkBackends writes each endpoint once, by its canonical ID. It returns the network of the first one, nil if that is
 // gone.
+// An endpoint that is not there is an error here, while the list of an existing load balancer may
+// name endpoints that went away later.
 func checkBackends(n *State, d Doc) (network *networkDoc, err error) {
 	backends := d.strs("HostComputeEndpoints")
 	if len(backends) == 0 || len(backends) > maxBackends {
@@ -99,6 +102,8 @@ func (h *Host) checkPortBlocks(n *State, id string, b *balancerDoc) error {
 
 // listenerTaken reports whether a process of the host has a port that is wanted on the host's own addresses: a node
 // port, or a frontend that is the node's address.
+// An invalid address stands for all addresses of the host, for load balancers without a frontend
+// address.
 func (h *Host) listenerTaken(vips []string, ports []portDoc) bool {
 	if !h.Profile.HostListeners || h.Listens == nil {
 		return false
@@ -145,6 +150,7 @@ func checkSourceVIP(n *State, network *networkDoc, vip string) error {
 }
 
 // frontends are the keys by which load balancers conflict: address (or node), protocol, port and family.
+// The order of the keys does not matter: each is looked up on its own.
 func (b *balancerDoc) frontends() (keys []string) {
 	vips := b.vips
 	if len(vips) == 0 {
@@ -170,6 +176,7 @@ func (b *balancerDoc) hostPorts() (keys []string) {
 }
 
 // checkNodePorts refuses a port of the node that an endpoint's port mapping has.
+// Load balancers with a frontend address take no port of the node.
 func checkNodePorts(n *State, b *balancerDoc) error {
 	if len(b.vips) > 0 {
 		return nil
@@ -194,6 +201,7 @@ func (h *Host) modifyLoadBalancer(n *State, o *Object, d Doc) error {
 		return nil
 	}
 	changed := &Object{Kind: LoadBalancer, ID: o.ID, Doc: d}
+	// The ID stays that of the object, whatever the document says.
 	d.set("ID", o.ID)
 	if err := h.checkLoadBalancer(n, changed); err != nil {
 		return err
@@ -217,6 +225,7 @@ func checkRoute(n *State, o *Object) error {
 	if len(ids) == 0 {
 		return ErrInvalidParameter
 	}
+	// Both names are written back, so that a client of either finds its list.
 	list := d.docs("Setting")
 	if len(list) == 0 {
 		list = d.docs("Routes")
@@ -236,6 +245,7 @@ func checkRoute(n *State, o *Object) error {
 	return nil
 }
 
+// modifyRoute replaces the whole document, as for load balancers.
 func modifyRoute(n *State, o *Object, d Doc) error {
 	changed := &Object{Kind: Route, ID: o.ID, Doc: d}
 	d.set("ID", o.ID)

@@ -26,6 +26,7 @@ func (o *Object) HostDefault() bool { return o.Kind == Namespace && o.namespace.
 func (o *Object) Transient() bool { return o.Kind == Network && o.network.transient }
 
 // DetachAll takes every endpoint out of its namespace, and counts them.
+// They are detached in a copy; s stays as it is.
 func DetachAll(s *State) (next *State, n int, err error) {
 	next = s.clone()
 	for _, e := range s.List(Endpoint) {
@@ -44,6 +45,7 @@ func DetachAll(s *State) (next *State, n int, err error) {
 func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, int, error) {
 	next, n := s, 0
 
+	// Who refers to others goes first.
 	for _, k := range []Kind{LoadBalancer, Route, Endpoint, Network, Namespace} {
 		for _, o := range s.List(k) {
 			if o.HostDefault() || !chosen(o) {
@@ -62,6 +64,7 @@ func (h *Host) Lose(s *State, chosen func(*Object) bool, renew bool) (*State, in
 				return nil, 0, err
 			}
 			n++
+			// Its document is the old one but for the ids, with the next order of creation.
 			if k == Network && renew {
 				again := o.edit()
 				again.ID = h.NewID()

@@ -2,6 +2,7 @@ package hnsd
 
 import "slices"
 
+// namespaceTypes are in the order of their numbers in the API.
 var namespaceTypes = []string{"Host", "HostDefault", "Guest", "GuestDefault"}
 
 // createNamespace gives the namespace a compartment of its own. The id that a caller asks for is not taken: real HNS
@@ -25,6 +26,7 @@ func createNamespace(n *State, o *Object) error {
 		d.set("NamespaceGuid", o.ID)
 	}
 
+	// Resources of other types are not kept.
 	resources := d.docs("Resources")
 	d.set("Resources", []any{})
 	for _, r := range resources {
@@ -42,6 +44,7 @@ func (h *Host) CreateGuest(s *State, path string) (*State, string, error) {
 			return s, o.ID, nil
 		}
 	}
+	// The document is what a runtime that calls HNS would send.
 	o := &Object{Kind: Namespace, Path: path, Doc: Doc{"Type": "Guest", "SchemaVersion": Doc{"Major": 2, "Minor": 0}}}
 	return h.create(s, o, "", "")
 }
@@ -91,6 +94,7 @@ func attach(n *State, namespace, endpoint string) error {
 }
 
 // place records that an endpoint is in a namespace.
+// It refuses remote endpoints, and does not look at where the endpoint was before.
 func place(n *State, namespace string, e *Object) error {
 	if e.endpoint.remote {
 		return ErrRequestUnsupported
@@ -112,6 +116,7 @@ func detach(n *State, namespace, endpoint string) error {
 	if !ok || e.endpoint.namespace != namespace {
 		return ErrElementNotFound
 	}
+	// The namespace may be gone, after a loss; the endpoint is then detached all the same.
 	if _, ok := n.Get(Namespace, namespace); ok {
 		if err := setResource(n, namespace, "Endpoint", endpoint, false); err != nil {
 			return err
@@ -142,6 +147,7 @@ func setResource(n *State, namespace, kind, id string, present bool) error {
 	case !present:
 		return ErrElementNotFound
 	}
+	// The list is never null in the document.
 	if list == nil {
 		list = []Doc{}
 	}

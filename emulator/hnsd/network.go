@@ -6,6 +6,7 @@ import (
 	"strings"
 )
 
+// networkTypes are in the order of their numbers in the API.
 var networkTypes = []string{"NAT", "ICS", "Transparent", "L2Bridge", "L2Tunnel", "Overlay", "Private", "Internal",
 	"Mirrored", "Infiniband", "ConstrainedICS"}
 
@@ -38,6 +39,8 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 		list = append(list, Doc{"Type": "NetAdapterName",
 			"Settings": Doc{"NetworkAdapterName": h.Uplinks[len(h.Uplinks)-1]}})
 	}
+	// An overlay network always has its provider address and the MAC of its router, from the caller
+	// or from here.
 	if kind == "Overlay" {
 		for name, settings := range map[string]Doc{
 			"ProviderAddress": {"ProviderAddress": h.NodeAddr},
@@ -50,6 +53,7 @@ func (h *Host) createNetwork(n *State, o *Object) error {
 	}
 
 	d.set("Policies", list)
+	// The range depends on the network's id, so that two networks of a host seldom share one.
 	if len(d.doc("MacPool").docs("Ranges")) == 0 {
 		id := strings.ToUpper(o.ID[:2])
 		d.set("MacPool",
@@ -68,6 +72,7 @@ func (p Profile) checkOverlaps(n *State, d Doc) error {
 	if !p.UniqueSubnets {
 		return nil
 	}
+	// Of v4 and v6 subnets no two overlap, so that all are compared with all.
 	var taken []netip.Prefix
 	for _, other := range n.List(Network) {
 		for _, s := range other.network.subnets {
@@ -94,6 +99,7 @@ func routerMAC(network string) string {
 	return "00-15-5D-" + hex[0:2] + "-" + hex[2:4] + "-" + hex[4:6]
 }
 
+// knowsAdapter compares without regard to case; a host without a list of adapters knows every name.
 func (h *Host) knowsAdapter(name string) bool {
 	return name == "" || len(h.Adapters) == 0 ||
 		slices.ContainsFunc(h.Adapters, func(a string) bool { return strings.EqualFold(a, name) })
@@ -181,6 +187,7 @@ type subnet struct {
 func subnetsOf(network Doc) []subnet {
 	var out []subnet
 
+	// What cannot be parsed is left out; createSubnets has refused it in documents of new networks.
 	for _, ipam := range network.docs("Ipams") {
 		for _, s := range ipam.docs("Subnets") {
 			prefix, err := netip.ParsePrefix(s.str("IpAddressPrefix"))

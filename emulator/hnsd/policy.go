@@ -9,6 +9,7 @@ import (
 )
 
 // linuxMAC spells a hardware address as Linux does. It returns "" if mac is not valid.
+// Windows writes AA-BB-CC-DD-EE-FF.
 func linuxMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(canonicalMAC(mac), "-", ":"))
 }
@@ -50,6 +51,7 @@ func addPolicy(e *desired.Endpoint, kind string, s Doc) {
 	case "QOS":
 		e.MaxEgress = s.num("MaximumOutgoingBandwidthInBytes")
 	case "EncapOverhead":
+		// Overheads that are not between 1 and 499 bytes have no effect.
 		if n := int(s.num("Overhead")); n > 0 && n < 500 {
 			e.MTU = 1500 - n
 		}
@@ -69,6 +71,7 @@ func prefixes(texts []string) []netip.Prefix {
 	return out
 }
 
+// protocols leaves out what is no number of 8 bits.
 func protocols(texts []string) []uint8 {
 	var out []uint8
 	for _, t := range texts {
@@ -80,6 +83,7 @@ func protocols(texts []string) []uint8 {
 }
 
 // ports reads "80" and "8000-8080".
+// A range that ends before it begins is left out.
 func ports(texts []string) []desired.PortRange {
 	var out []desired.PortRange
 	for _, t := range texts {

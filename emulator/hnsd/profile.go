@@ -16,6 +16,7 @@ func (v Version) AtLeast(major, minor uint32) bool {
 // within reports whether v is of the line major.minor up to the next major: features back-ported to an older line.
 func (v Version) within(major, minor uint32) bool { return v.Major == major && v.Minor >= minor }
 
+// number is the form of a version in documents: the major part in the upper 32 bits.
 func (v Version) number() uint64 { return uint64(v.Major)<<32 | uint64(v.Minor) }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
@@ -65,6 +66,8 @@ type Profile struct {
 }
 
 // profiles of HNS. Those without a build lie between the builds that can be run, or are earlier revisions of one.
+// The profiles with a build come first, oldest first. Most variants are ws2022 with one behaviour
+// changed, so that a test can tell which one a program depends on.
 var profiles = []struct {
 	build int
 	Profile
@@ -163,6 +166,7 @@ func ProfileTexts() (texts []string) {
 }
 
 // supports reports whether this version knows a policy type. Types that every version knows are not listed.
+// The versions are those of hcsshim's hcn/hcnglobals.go.
 func (p Profile) supports(policy string) bool {
 	v := p.Version
 	switch policy {

@@ -5,6 +5,7 @@ import (
 	"strings"
 )
 
+// guid finds the ids within a document; inside hnsd all are in lower case.
 var guid = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
 // spelled returns a text with its ids in the case in which this HNS writes them.

@@ -21,6 +21,7 @@ const (
 	Kinds // the number of kinds
 )
 
+// The names are parts of the names of calls (HcnCreateNetwork) and what users write.
 var kindNames = [Kinds]string{"Network", "Endpoint", "Namespace", "LoadBalancer", "SdnRoute"}
 
 func (k Kind) String() string {
@@ -45,7 +46,8 @@ type Object struct {
 // State is all objects of one host.
 type State struct {
 	tables
-	blocks      int // of ports, that load balancers hold
+	blocks int // of ports, that load balancers hold
+	// seq is the order of the newest object.
 	seq         uint64
 	compartment uint32            // the last one given out
 	accelnet    []string          // management MAC addresses, in the order they were set
@@ -87,6 +89,7 @@ func (s *State) Settled() *State {
 	return &c
 }
 
+// put adds an object or replaces the one of its id, whose place in the order it keeps.
 func (s *State) put(o *Object) {
 	if old, ok := s.Get(o.Kind, o.ID); ok {
 		o.Seq = old.Seq
@@ -100,6 +103,7 @@ func (s *State) put(o *Object) {
 
 // set puts an object in its place, reads its document, and counts.
 func (s *State) set(o *Object) {
+	// The document is read first: the index and the counts go by what was read.
 	o.read()
 	s.uncount(o.Kind, o.ID)
 	if o.Kind == LoadBalancer && o.balancer.block {
@@ -108,12 +112,14 @@ func (s *State) set(o *Object) {
 	s.insert(o)
 }
 
+// uncount takes an object out of the counts before it goes or is replaced.
 func (s *State) uncount(k Kind, id string) {
 	if old, ok := s.Get(k, id); ok && k == LoadBalancer && old.balancer.block {
 		s.blocks--
 	}
 }
 
+// drop of what is not there only notes it; Diff leaves it out.
 func (s *State) drop(k Kind, id string) {
 	s.touched = append(s.touched, ObjectReference{k, id})
 	s.uncount(k, id)
@@ -203,6 +209,7 @@ func (s *State) Diff(old *State) Change {
 		c.Put = slices.Collect(s.Everything())
 		return c
 	}
+	// An object that was changed several times is compared once, at its end.
 	seen := make(map[ObjectReference]bool, len(s.touched))
 	for _, r := range s.touched {
 		if seen[r] {
@@ -226,6 +233,7 @@ func (c Change) Empty() bool { return len(c.Put) == 0 && len(c.Drop) == 0 }
 
 // Replay applies a Change that was read from a journal.
 func (s *State) Replay(c Change) (*State, error) {
+	// Without a former state the change is a whole one, the first line of a journal.
 	n := &State{tables: newTables()}
 	if s != nil {
 		n = s.clone()
@@ -248,6 +256,7 @@ func (s *State) Replay(c Change) (*State, error) {
 		n.set(o)
 	}
 
+	// What was replayed is on disk already.
 	n.touched = nil
 	n.seq = c.Counters.Seq
 	n.compartment = c.Counters.Compartment

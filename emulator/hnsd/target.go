@@ -23,6 +23,7 @@ func (s *State) Target(k Kind, id string, create bool, d Doc) Target {
 	case k == Endpoint:
 		t.Network = s.networkOf(id)
 	case k == Namespace:
+		// A request to a namespace names the endpoint that it is about.
 		t.Network = s.networkOf(canonicalID(d.doc("Settings").str("EndpointId")))
 	case k == LoadBalancer || k == Route:
 		backends := d.strs("HostComputeEndpoints")
@@ -48,6 +49,7 @@ func (s *State) TargetV1(c V1) Target {
 			t.Network = canonicalID(d.str("VirtualNetwork"))
 		}
 	case "policylists":
+		// References are paths, such as /endpoints/ID.
 		var backends []string
 		for _, r := range d.strs("References") {
 			backends = append(backends, canonicalID(r[strings.LastIndex(r, "/")+1:]))
@@ -61,6 +63,8 @@ func (s *State) TargetV1(c V1) Target {
 	return t
 }
 
+// networkOfFirst returns the network of the first endpoint that is there; networkOf "" for one that
+// is not.
 func (s *State) networkOfFirst(endpoints []string) string {
 	for _, e := range endpoints {
 		if n := s.networkOf(canonicalID(e)); n != "" {

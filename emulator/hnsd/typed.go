@@ -64,6 +64,7 @@ func readNetwork(id string, d Doc) *networkDoc {
 
 	for _, p := range d.docs("Policies") {
 		s := p.doc("Settings")
+		// A policy without meaning for packets is in the document only.
 		switch p.str("Type") {
 		case "NetAdapterName":
 			out.cards = append(out.cards, s.str("NetworkAdapterName"))
@@ -113,6 +114,7 @@ func readEndpoint(id string, d Doc) *endpointDoc {
 	if out.attached() {
 		e.Namespace = out.namespace
 	}
+	// An address that cannot be parsed is left out.
 	for _, c := range d.docs("IpConfigurations") {
 		if addr, err := netip.ParseAddr(c.str("IpAddress")); err == nil {
 			out.addrs = append(out.addrs, addr)
@@ -150,6 +152,7 @@ type balancerDoc struct {
 // readBalancer reads the document of a load balancer. The bits of the flags are those of hcsshim's hcn package
 // (LoadBalancerFlags and LoadBalancerPortMappingFlags).
 func readBalancer(id string, d Doc) *balancerDoc {
+	// Bit 0 of a load balancer is direct server return, bit 1 IPv6.
 	flags := d.num("Flags")
 	out := &balancerDoc{backends: d.strs("HostComputeEndpoints"), vips: d.strs("FrontendVIPs"),
 		sourceVIP: d.str("SourceVIP"), ipv6: flags&2 != 0, block: flags&1 == 0}
@@ -181,6 +184,7 @@ type portDoc struct {
 	protocol, external, flags uint64
 }
 
+// readPort reads both kinds of mappings, which use the same names.
 func readPort(d Doc) portDoc {
 	return portDoc{vip: d.str("VIP"), protocol: protocol(d), external: d.num("ExternalPort"), flags: d.num("Flags")}
 }
@@ -213,6 +217,7 @@ type namespaceDoc struct {
 // host reports whether the namespace is the host's own.
 func (n *namespaceDoc) host() bool { return n.kind == "Host" || n.kind == "HostDefault" }
 
+// readNamespace leaves out containers, which have no effect on packets.
 func readNamespace(d Doc) *namespaceDoc {
 	n := &namespaceDoc{kind: d.str("Type")}
 	for _, r := range d.docs("Resources") {
@@ -229,6 +234,7 @@ type routeDoc struct {
 	routes    []desired.SDNRoute
 }
 
+// A client writes the list as Setting or Routes; checkRoute has given the document both.
 func readRoute(d Doc) *routeDoc {
 	r := &routeDoc{endpoints: d.strs("HostComputeEndpoints")}
 	for _, s := range d.docs("Setting") {

@@ -26,6 +26,7 @@ func ParseV1(method, path, body string) V1 {
 }
 
 // Name is the call without what differs between objects.
+// It has the first part of the path and the verb, with * for the id.
 func (c V1) Name() string {
 	name := c.Method + " /" + c.parts[0] + "/"
 	if len(c.parts) > 2 {
@@ -45,6 +46,7 @@ func (c V1) id() string {
 	return canonicalID(c.parts[1])
 }
 
+// verb is the third part of the path, in lower case; "" if there is none.
 func (c V1) verb() string {
 	if len(c.parts) < 3 {
 		return ""
@@ -60,6 +62,7 @@ func (h *Host) HNSCall(s *State, q V1) (*State, string, error) {
 	}
 	call := v1Call{V1: q, h: h, state: s}
 	output, err := call.run()
+	// Older builds succeed with the failure in the document; the State is the old one either way.
 	var failure *Error
 	if errors.As(err, &failure) && h.Profile.V1Success {
 		return s, Doc{"Success": false, "Error": failure.Text + " ", "Output": nil}.String(), nil
@@ -109,6 +112,7 @@ func (c *v1Call) run() (any, error) {
 
 	case "accelnet":
 		return c.accelnet()
+	// Both exist in HNS and list nothing here.
 	case "activities", "plugins":
 		return []any{}, nil
 	}
@@ -131,6 +135,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 		return nil, ErrInvalidParameter
 	}
 
+	// An id that is missing or spelled wrong is the same as one that is not there.
 	o, ok := c.state.Get(k, c.id())
 	if !ok {
 		return nil, missing
@@ -139,6 +144,7 @@ func (c *v1Call) objects(k Kind, missing *Error) (any, error) {
 	case "GET":
 		return c.h.viewV1(c.state, o), nil
 	case "DELETE":
+		// The answer shows the object as it was.
 		view := c.h.viewV1(c.state, o)
 		n, err := c.h.Delete(c.state, k, o.ID)
 		if err != nil {
@@ -184,6 +190,7 @@ func (c *v1Call) update(o *Object) (any, error) {
 		known = networkPolicies
 	}
 	if c.body.has("Policies") {
+		// Fields that the body does not have stay as they are.
 		list, err := c.h.Profile.policies(given.Doc.docs("Policies"), known)
 		if err != nil {
 			return nil, err
@@ -225,6 +232,7 @@ func (c *v1Call) attachment() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The object is read again: attaching has replaced it.
 	c.state = n
 	o, _ = n.Get(Endpoint, o.ID)
 	return c.h.viewV1(n, o), nil
@@ -284,6 +292,7 @@ func (c *v1Call) policyLists() (any, error) {
 		}
 		return c.create(k)
 	}
+	// The two kinds share a path; an id is of the one or the other.
 	k := LoadBalancer
 	if _, ok := c.state.Get(Route, c.id()); ok {
 		k = Route
@@ -298,6 +307,7 @@ func (c *v1Call) resource() (any, error) {
 		return nil, ErrElementNotFound
 	}
 
+	// Data and Id are v1's spelling of what v2 has as Data and ID.
 	id := c.body.doc("Data").str("Id")
 	n := c.state.clone()
 	var err error
@@ -328,6 +338,7 @@ func (c *v1Call) accelnet() (any, error) {
 		return nil, ErrNotImplemented
 	}
 	n := c.state.clone()
+	// Methods other than POST clear the list.
 	n.accelnet = nil
 	if c.Method == "POST" {
 		n.accelnet = slices.Clone(c.state.accelnet)
@@ -345,6 +356,7 @@ func (c *v1Call) accelnet() (any, error) {
 	return accelnetView(n), nil
 }
 
+// accelnetView is never null.
 func accelnetView(s *State) any {
 	list := []Doc{}
 	for _, mac := range s.accelnet {

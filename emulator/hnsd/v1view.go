@@ -20,6 +20,7 @@ var policyNames = []struct {
 }
 
 // policyFromV1 turns {"Type":T, fields…} into {"Type":T2,"Settings":{…}}.
+// A policy with Settings has v2's form already.
 func policyFromV1(p Doc) Doc {
 	if p.has("Settings") {
 		return p
@@ -34,6 +35,7 @@ func policyFromV1(p Doc) Doc {
 		}
 	}
 
+	// Names are compared exactly: a field in another case stays as it is.
 	for name, v := range p {
 		if strings.EqualFold(name, "Type") {
 			continue
@@ -70,6 +72,7 @@ func policyToV1(p Doc) Doc {
 	return out
 }
 
+// The results of policiesFromV1 and policiesToV1 are never nil, so that they are [] in JSON.
 func policiesFromV1(list []Doc) []Doc {
 	out := []Doc{}
 	for _, p := range list {
@@ -114,6 +117,7 @@ func fromV1(k Kind, d Doc) *Object {
 	return o
 }
 
+// dnsFromV1 is empty without any of the three fields.
 func dnsFromV1(d Doc) Doc {
 	dns := Doc{}
 	if v := d.strs("DNSServerList"); len(v) > 0 {
@@ -146,6 +150,7 @@ func networkFromV1(to, d Doc) {
 		sub := Doc{"IpAddressPrefix": s.value("AddressPrefix"), "Policies": policiesFromV1(s.docs("Policies"))}
 		if gw, err := netip.ParseAddr(s.str("GatewayAddress")); err == nil {
 			destination := "0.0.0.0/0"
+			// Documents of v2 have a default route where v1 has a gateway.
 			if gw.Is6() {
 				destination = "::/0"
 			}
@@ -210,6 +215,7 @@ func policyListFromV1(to, d Doc, k Kind) {
 		return
 	}
 
+	// The last policy decides about what v2 has once for the whole load balancer.
 	mappings := []Doc{}
 	for _, p := range d.docs("Policies") {
 		m := Doc{"Protocol": protocol(p), "InternalPort": p.num("InternalPort"), "ExternalPort": p.num("ExternalPort")}
@@ -228,6 +234,7 @@ func policyListFromV1(to, d Doc, k Kind) {
 }
 
 // viewV1 is an object as v1 readers see it.
+// Fields that only v1 has come first, and are overwritten by what HNS knows.
 func (h *Host) viewV1(s *State, o *Object) Doc {
 	v := Doc{}
 	if o.V1 != nil {
@@ -285,6 +292,7 @@ func (h *Host) networkToV1(s *State, v Doc, o *Object) {
 		}
 	}
 
+	// Remote endpoints count as well.
 	v.set("Policies", policies)
 	count := 0
 	for range s.having(networkOf, o.ID) {
@@ -335,6 +343,7 @@ func endpointToV1(s *State, v Doc, o *Object) {
 	}
 }
 
+// namespaceToV1 shows a compartment under the names that it has in v1.
 func namespaceToV1(v Doc, o *Object) {
 	list := []Doc{}
 	for _, r := range o.Doc.docs("Resources") {

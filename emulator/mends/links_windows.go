@@ -110,6 +110,7 @@ func linkRoots() error {
 	}
 	defer root.Close()
 
+	// Links within the folder, one over another, and one that leads out.
 	err = errors.Join(root.Symlink("folder", "rooted"), root.Symlink(`rooted\inner`, "twice"),
 		root.Symlink(`..\..\..\windows`, "out"))
 	for _, name := range []string{"rooted/inner", "twice"} {

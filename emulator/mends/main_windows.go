@@ -22,6 +22,8 @@ import (
 	"golang.org/x/sys/windows/registry"
 )
 
+// checks are run by name: TestPrefix/mends of emulator/wine has a subtest for each.
+// docs/windows-facts.md has what each of them shows.
 var checks = []struct {
 	name string
 	do   func() error
@@ -188,6 +190,7 @@ func rename() error {
 	return nil
 }
 
+// open opens files and folders alike, without locking others out.
 func open(path string, access uint32) (windows.Handle, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -283,6 +286,8 @@ func backup() error {
 	}
 	defer f.Close()
 	want := bytes.Repeat([]byte("0123456789abcdef"), 10_000)
+	// The first stream is one that Wine keeps no place for; the file's content must come through
+	// all the same.
 	var stream bytes.Buffer
 	w := winio.NewBackupStreamWriter(&stream)
 	for _, part := range []struct {
@@ -298,6 +303,7 @@ func backup() error {
 	}
 
 	bw := winio.NewBackupFileWriter(f, false)
+	// Pieces of 777 bytes end within headers and within data.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{bw}, struct{ io.Reader }{&stream}, make([]byte, 777)); err != nil {
 		return fmt.Errorf("BackupWrite: %v", err)
 	}

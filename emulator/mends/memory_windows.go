@@ -22,6 +22,7 @@ func memory() error {
 	}
 	defer os.Remove(file)
 
+	// The structure is MEMORYSTATUSEX, sizes in bytes.
 	type status struct {
 		length, load                                                     uint32
 		totalPhys, availPhys, totalPage, availPage, totalVirtual, availV uint64
@@ -56,6 +57,7 @@ func memory() error {
 // limits are in bytes.
 type limits struct{ limit, committed, whole uint64 }
 
+// commit reads the figures of GetPerformanceInfo, in bytes: Windows gives them in pages.
 func commit() (limits, error) {
 	var p struct {
 		size                                                   uint32

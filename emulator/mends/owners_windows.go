@@ -11,6 +11,7 @@ import (
 // owners gives a file and a folder an owner, as containerd does when it copies the files of a volume, and asks whose
 // they are. The access list is the same as before.
 func owners() error {
+	// The account that containers have as ContainerUser.
 	const containerUser = "S-1-5-93-2-2"
 	sid, err := windows.StringToSid(containerUser)
 	if err != nil {
@@ -39,6 +40,7 @@ func owners() error {
 			return fmt.Errorf("%s: owner %s, then %s, access %s, then %s, %v", path, first, owner, list, again, err)
 		}
 	}
+	// The host itself knows no name for it.
 	if name, _, _, err := sid.LookupAccount("."); err == nil {
 		return fmt.Errorf("the host has a user %s, which only containers have", name)
 	}

@@ -19,6 +19,7 @@ const (
 	ofOthers  = windows.STANDARD_RIGHTS_REQUIRED | windows.SYNCHRONIZE | 0x3 // TIMER_ALL_ACCESS
 )
 
+// kernel is used by the other checks too.
 var (
 	kernel      = windows.NewLazySystemDLL("kernel32.dll")
 	createTimer = kernel.NewProc("CreateWaitableTimerExW")

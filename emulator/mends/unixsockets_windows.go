@@ -19,6 +19,7 @@ func unixSockets() error {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "a.sock")
+	// Without a listener the connection must be refused at once.
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
 		return errors.New("somebody answers where nobody listens")

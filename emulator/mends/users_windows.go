@@ -25,6 +25,7 @@ const (
 	userExists    = syscall.Errno(2224)
 )
 
+// utf16 panics for a text with a NUL, which the checks do not have.
 func utf16(s string) *uint16 {
 	p, err := windows.UTF16PtrFromString(s)
 	if err != nil {
@@ -41,8 +42,10 @@ func manage(function string, args ...uintptr) error {
 	return nil
 }
 
+// ptr is a pointer as an argument of a call.
 func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
+// logon returns the token of a user, which the caller closes.
 func logon(name, domain, password string, kind uintptr) (token windows.Token, err error) {
 	ok, _, err := logonUser.Call(ptr(utf16(name)), ptr(utf16(domain)), ptr(utf16(password)), kind, 0, ptr(&token))
 	if ok == 0 {
@@ -57,6 +60,7 @@ const (
 	serviceLogon     = 5
 )
 
+// testUser is made and deleted by the check.
 const testUser = "mends-user"
 
 // userInfo is USER_INFO_1, of NetUserAdd.
@@ -177,6 +181,7 @@ func logons(sid *windows.SID, domain string) error {
 			return fmt.Errorf("%s: %w", as.name, err)
 		}
 
+		// The program runs itself with the token, and prints who it is.
 		cmd := exec.Command(os.Args[0], "who")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Token: syscall.Token(token)}
 		out, err := cmd.CombinedOutput()

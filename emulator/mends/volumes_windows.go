@@ -30,12 +30,15 @@ func mountPoint() error {
 	if err != nil {
 		return err
 	}
+	// The same file by the volume's name and by the folder in which it lies.
 	for _, file := range []string{layer + `\in the layer`, layerFolder + `\in the layer`} {
 		if data, err := os.ReadFile(file); err != nil || string(data) != "content" {
 			return fmt.Errorf("%s: %q, %v", file, data, err)
 		}
 	}
 
+	// Names without, or with only one, of the backslashes; a volume that is not there; a folder
+	// with something in it.
 	for _, refused := range []struct {
 		point, volume string
 		want          windows.Errno
@@ -75,6 +78,7 @@ func mountPoint() error {
 	return errors.Join(os.RemoveAll(dir), os.RemoveAll(layerFolder))
 }
 
+// mountVolume takes both names as they are, with or without a backslash at the end.
 func mountVolume(point, volume string) error {
 	p, err := windows.UTF16PtrFromString(point)
 	if err != nil {

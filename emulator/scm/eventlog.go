@@ -59,6 +59,7 @@ func (l *eventLog) add(e Event) {
 	_, _ = f.Write(append(line, '\n'))
 }
 
+// cut shortens a text to maxText bytes, at no part of a letter.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -79,6 +80,7 @@ func ReadEvents(dir string) ([]Event, error) {
 	return events, nil
 }
 
+// readEvents reads a log, the oldest entry first.
 func readEvents(file string) (events []Event, err error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -57,6 +57,7 @@ type dispatcher struct {
 	gone   chan struct{} // closed when the connection has ended
 }
 
+// dispatched is what a service's process is told.
 type dispatched struct {
 	kind    uint32 // SCMStart, SCMControl or SCMEnd
 	control uint32
@@ -64,6 +65,7 @@ type dispatched struct {
 	done    chan Code // gets what the handler returned; nil for SCMEnd
 }
 
+// databaseFile keeps the configurations of services over restarts of the host.
 const databaseFile = "services.json"
 
 // New returns a Manager with the services of the database. No service runs yet; Boot starts the automatic ones.
@@ -90,6 +92,7 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
+// newService is a service that does not run.
 func newService(c Config) *service {
 	return &service{Config: c, status: Status{State: Stopped}, handles: map[int]int{}, changed: make(chan struct{})}
 }
@@ -117,6 +120,7 @@ func (m *Manager) find(name string) (*service, Code) {
 	return nil, DoesNotExist
 }
 
+// configs are those of all services, by folded name. The caller holds the lock.
 func (m *Manager) configs() map[string]Config {
 	all := map[string]Config{}
 	for key, s := range m.services {
@@ -129,10 +133,12 @@ func (m *Manager) configs() map[string]Config {
 func (m *Manager) Create(c Config, pid int) Code {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// The limits are those of CreateService: 256 characters, and no slashes.
 	if c.Name == "" || len(c.Name) > 256 || strings.ContainsAny(c.Name, `/\`) || c.Path == "" ||
 		c.Start < StartAutomatic || c.Start > StartDisabled {
 		return InvalidParameter
 	}
+	// A service that was marked for deletion is gone once nobody has it open.
 	m.collect(fold(c.Name))
 	if s := m.services[fold(c.Name)]; s != nil {
 		if s.marked {

@@ -57,10 +57,12 @@ const (
 	noService = "-"
 )
 
+// start runs a program of Windows; service is empty for a program that is no service's.
 func (w Windows) start(service, program string, args []string) (Process, error) {
 	cmd := w.Tools.Command(context.Background(), w.Prefix, program, args...)
 	cmd.Dir = filepath.Join(w.Prefix.DriveC(), "windows", "system32")
 	cmd.Env = append(cmd.Env, mark+cmp.Or(service, noService))
+	// The host's programs end with the service manager.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	if err := confine.Start(context.Background(), w.hostDir(), cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
@@ -99,6 +101,7 @@ func (w Windows) PreshutdownOrder() []string {
 // Alive implements Launcher.
 func (w Windows) Alive(pid int) bool { return confine.Alive(w.hostDir(), pid) }
 
+// process is a program that was started; done is closed when it has ended.
 type process struct {
 	cmd  *exec.Cmd
 	pid  int

@@ -117,6 +117,7 @@ func programs(commandLine string) (candidates [][2]string) {
 func splitArgs(line string) []string {
 	var args []string
 	for line = strings.TrimLeft(line, " \t"); line != ""; line = strings.TrimLeft(line, " \t") {
+		// Blanks outside of quotes part arguments. Before a quotation mark two backslashes are one.
 		var b strings.Builder
 		quoted, slashes := false, 0
 		i := 0

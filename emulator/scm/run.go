@@ -29,6 +29,7 @@ func (m *Manager) Start(name string, args []string) Code {
 		m.mu.Unlock()
 		return code
 	}
+	// The state is set before the lock is given up, so that a second start is refused.
 	m.set(s, Status{State: StartPending, Hint: 2000})
 	display := s.DisplayName
 	dependencies := slices.Clone(s.Dependencies)
@@ -269,6 +270,8 @@ func (m *Manager) Control(name string, control uint32) (Status, Code) {
 	return l.Status, code
 }
 
+// neededByOthers reports whether a service that runs depends on this one. The caller holds the
+// lock.
 func (m *Manager) neededByOthers(name string) bool {
 	for _, s := range m.services {
 		if s.status.State != Stopped &&

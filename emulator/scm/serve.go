@@ -55,6 +55,7 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 			return
 		}
 		caller.pid = int(q.Handle)
+		// A thread that dispatches becomes the one that its service's controls go to.
 		if q.Op == wire.SCMDispatch {
 			s.dispatch(ctx, conn, caller.pid)
 			return
@@ -123,6 +124,7 @@ type caller struct {
 // call answers one call of a program, or of `porthole host services`.
 func (s *server) call(c caller, q wire.Request) (answer string, code Code) {
 	name, args := q.Text[1], fields{rest: q.Text[2]}
+	// Faults that were set come before everything else.
 	if code := s.faults.strike(q.Text[0], name); code != OK {
 		return "", code
 	}
@@ -196,6 +198,7 @@ func (s *server) describe(what, name string, args *fields) (answer string, code 
 	return "", InvalidParameter
 }
 
+// toJSON is "null" for what cannot be encoded.
 func toJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -222,6 +225,8 @@ func (s *server) enumerate(kind, activity uint32) string {
 	return records(list, activity)
 }
 
+// records lists services for the DLL; bit 0 of activity means those that are active, bit 1 the
+// stopped ones.
 func records(list []Listed, activity uint32) string {
 	var b strings.Builder
 	for _, l := range list {
@@ -239,6 +244,7 @@ func records(list []Listed, activity uint32) string {
 // fields reads the arguments of a call one by one. What is missing is zero.
 type fields struct{ rest string }
 
+// next takes the next field; "" at the end.
 func (f *fields) next() string {
 	field, rest, _ := strings.Cut(f.rest, wire.Field)
 	f.rest = rest
@@ -268,12 +274,14 @@ func (f *fields) list() []string {
 	return strings.Split(s, wire.Item)
 }
 
+// status reads what a service reports of itself, in the order of SERVICE_STATUS.
 func (f *fields) status() Status {
 	f.number() // the type
 	return Status{State: State(f.number()), Accepts: f.number(), Exit: Code(f.number()), Specific: f.number(),
 		Check: f.number(), Hint: f.number()}
 }
 
+// text, number, flag and list write fields; the methods of fields read them.
 func text(s string) string { return s + wire.Field }
 
 func number[N ~uint32 | ~int](n N) string { return strconv.FormatUint(uint64(n), 10) + wire.Field }
@@ -296,6 +304,7 @@ func list(items []string) string {
 // ownProcess is the only type of service that is known here (SERVICE_WIN32_OWN_PROCESS).
 const ownProcess = 0x10
 
+// fields is the status in the order of SERVICE_STATUS_PROCESS.
 func (s Status) fields() string {
 	return number(uint32(ownProcess)) + number(uint32(s.State)) + number(s.Accepts) + number(uint32(s.Exit)) +
 		number(s.Specific) + number(s.Check) +
@@ -322,6 +331,7 @@ func takeConfig(c *Config, f *fields) Code {
 	return OK
 }
 
+// configFields is the configuration in the order of QUERY_SERVICE_CONFIG, without the tag.
 func configFields(c Config) string {
 	return number(c.Type) + number(c.Start) + number(c.ErrorControl) + text(c.Path) + text(c.Group) +
 		list(c.Dependencies) + text(c.Account) + text(c.DisplayName)

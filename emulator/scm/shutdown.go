@@ -34,6 +34,7 @@ func (m *Manager) Shutdown() []Ended {
 		}
 	}
 
+	// The registry names the services that are told one after the other; the rest follows together.
 	first, rest := shutdownOrder(s.accepting(acceptPreshutdown), m.o.Launcher.PreshutdownOrder())
 	for _, name := range first {
 		tell(name, controlPreshutdown, "preshutdown", s.preshutdown(name))
@@ -72,6 +73,7 @@ func (s shutdown) accepting(bit uint32) (names []string) {
 	return names
 }
 
+// preshutdown is how long a service may take after the pre-shutdown control.
 func (s shutdown) preshutdown(name string) time.Duration {
 	l, _ := s.m.Get(name)
 	return time.Duration(l.PreshutdownTimeout) * time.Millisecond

@@ -32,6 +32,7 @@ type object struct {
 	enumerate, create, open, modify, query, remove, close *windows.LazyProc
 }
 
+// objectOf names the seven functions of one kind of object.
 func objectOf(name string) object {
 	proc := func(verb, suffix string) *windows.LazyProc {
 		return computenetwork.NewProc("Hcn" + verb + name + suffix)
@@ -79,6 +80,7 @@ func invoke(proc *windows.LazyProc, record **uint16, args ...uintptr) error {
 	if int32(r) >= 0 && text == "" {
 		return nil
 	}
+	// A success with an error record is an error too, with the record's code.
 	code := uint32(r)
 	var said struct {
 		Error     string
@@ -135,6 +137,7 @@ func (o object) ids(filter map[string]string) ([]string, error) {
 	return ids, nil
 }
 
+// opened and closed handle one object; a call on it comes between.
 func (o object) opened(id string) (handle, error) {
 	g, err := guidOf(id)
 	if err != nil {
@@ -227,6 +230,7 @@ func (o object) modified(id string, settings, doc any) error {
 	return o.asked(h, doc)
 }
 
+// removed deletes an object by its id, without a handle.
 func (o object) removed(id string) error {
 	g, err := guidOf(id)
 	if err != nil {

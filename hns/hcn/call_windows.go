@@ -25,6 +25,7 @@ func call[T any](ctx context.Context, c *Client, kind, what string, f func() (T,
 	defer late.Stop()
 	done := make(chan answer[T], 1)
 	var got answer[T]
+	// A call that hangs keeps its slot until HNS answers.
 	select {
 	case c.slots <- struct{}{}:
 		c.run(func() { done <- guarded(f) })
@@ -51,6 +52,7 @@ func call[T any](ctx context.Context, c *Client, kind, what string, f func() (T,
 	return got.value, err
 }
 
+// guarded turns a panic of hcsshim into an error.
 func guarded[T any](f func() (T, error)) (a answer[T]) {
 	defer func() {
 		// hcsshim panics on an error that is not an HRESULT: a missing DLL or export.
@@ -75,6 +77,7 @@ func (c *Client) run(do func()) {
 	}
 }
 
+// work carries out calls and ends when there was none for idleWorker.
 func (c *Client) work(do func()) {
 	idle := time.NewTimer(idleWorker)
 	defer idle.Stop()

@@ -205,6 +205,7 @@ func (c *Client) CreateEndpoint(ctx context.Context, endpoint hns.Endpoint) (hns
 // trusts reports whether what is made under an id of ours need not be read back.
 func (c *Client) trusts(id string) bool { return c.opts.Trust && id != "" && c.keepsIDs.Load() }
 
+// kept notes that HNS takes the id that was asked for.
 func (c *Client) kept(asked, got string) {
 	if asked != "" && hns.NormalID(got) == asked {
 		c.keepsIDs.Store(true)
@@ -358,6 +359,7 @@ func (c *Client) RemoveFromNamespace(ctx context.Context, id hns.NamespaceID, en
 	})
 }
 
+// remove takes what is not there any more for success.
 func (c *Client) remove(ctx context.Context, kind, what string, f func() error) error {
 	_, err := call(ctx, c, kind, what, func() (struct{}, error) { return struct{}{}, f() })
 	if hns.IsAbsent(err) {

@@ -22,6 +22,7 @@ type query struct {
 	Filter        string `json:",omitempty"`
 }
 
+// queryFor is a query for all objects, or for those that fit a filter, which is JSON within JSON.
 func queryFor(filter map[string]string) string {
 	q := query{SchemaVersion: v2}
 	if len(filter) > 0 {
@@ -38,6 +39,8 @@ func mustJSON(v any) json.RawMessage {
 	}
 	return data
 }
+
+// The documents have the fields that are used here; HNS has more.
 
 type policyDoc struct {
 	Type     string
@@ -344,6 +347,7 @@ func loadBalancerTo(lb hns.LoadBalancer) balancerDoc {
 	return doc
 }
 
+// dnsFrom and dnsTo translate settings of DNS.
 func dnsFrom(d dnsDoc) hns.DNS {
 	return hns.DNS{Domain: d.Domain, Search: d.Search, Servers: d.ServerList, Options: d.Options}
 }

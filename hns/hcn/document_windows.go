@@ -17,6 +17,7 @@ func networkTo(n hns.Network) shim.HostComputeNetwork {
 
 	ipam := shim.Ipam{Type: "Static"}
 	for _, s := range n.Subnets {
+		// The gateway of a subnet is the next hop of its default route.
 		all := "0.0.0.0/0"
 		if s.Prefix.Addr().Is6() {
 			all = "::/0"
@@ -77,6 +78,7 @@ type resourceDoc struct {
 	Data json.RawMessage
 }
 
+// namespaceFrom leaves out containers.
 func namespaceFrom(doc namespaceDoc) hns.Namespace {
 	n := hns.Namespace{ID: hns.NamespaceID(hns.NormalID(doc.ID)), Type: doc.Type}
 	for _, r := range doc.Resources {

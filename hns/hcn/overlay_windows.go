@@ -32,6 +32,7 @@ func (o Overlay) AddHostRoute(ctx context.Context, network hns.NetworkID) error 
 	return o.change(ctx, network, "Add", policyDoc{Type: "HostRoute", Settings: json.RawMessage("{}")})
 }
 
+// change adds or removes one policy of a network; request is Add or Remove.
 func (o Overlay) change(ctx context.Context, id hns.NetworkID, request string, p policyDoc) error {
 	_, err := call(ctx, o.Client, strings.ToLower(request)+" policy", p.Type+" of network "+string(id),
 		func() (struct{}, error) {
@@ -40,6 +41,7 @@ func (o Overlay) change(ctx context.Context, id hns.NetworkID, request string, p
 	return err
 }
 
+// remoteSubnetTo is the policy that leads to another node's pods.
 func remoteSubnetTo(r hns.RemoteSubnet) policyDoc {
 	return policyDoc{Type: "RemoteSubnetRoute",
 		Settings: mustJSON(remoteSubnetDoc{r.Prefix.String(), r.VSID, r.Provider.String(), r.MAC})}

@@ -89,6 +89,7 @@ func (s *spelling) of(normal string) string {
 	return normal
 }
 
+// guidBytes reads an id without braces; ok is false for what is none.
 func guidBytes(id string) (key [16]byte, ok bool) {
 	if len(id) != 36 {
 		return key, false

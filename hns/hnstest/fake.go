@@ -120,6 +120,7 @@ func (f *Fake) change(ctx context.Context, kind string, do func() error) error {
 	return err
 }
 
+// fail is an error as HNS answers with it, with its code.
 func fail(class hns.Class, code uint32, format string, args ...any) error {
 	return &hns.Error{Doing: fmt.Sprintf(format, args...), Class: class, Code: code,
 		Err: errors.New("refused by the fake")}
@@ -178,6 +179,7 @@ func (f *Fake) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint
 			}
 		}
 
+		// An id that is there is refused, and an address that another local endpoint of the network has.
 		for _, other := range f.endpoints {
 			if e.ID != "" && other.ID == e.ID {
 				return hns.Endpoint{}, fail(hns.Exists, 0xb7, "create endpoint %s", e.ID)

@@ -43,6 +43,7 @@ func (f Overlay) AddHostRoute(ctx context.Context, network hns.NetworkID) error 
 	})
 }
 
+// changeNetwork does nothing to the network, and reports success, when the call is to lie about it.
 func (f Overlay) changeNetwork(ctx context.Context, what string, id hns.NetworkID, do func(*hns.Network) error) error {
 	_, err := doing(ctx, f.Fake, what, func(outcome Outcome) (struct{}, error) {
 		i := slices.IndexFunc(f.networks, func(n hns.Network) bool { return n.ID == id })

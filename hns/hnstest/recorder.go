@@ -78,6 +78,7 @@ func (r *recorder) enter(ctx context.Context, kind string) Outcome {
 	return outcome
 }
 
+// isWrite tells by the verb whether a call changes something.
 func isWrite(kind string) bool {
 	for _, verb := range []string{"create", "modify", "delete", "add", "remove"} {
 		if strings.HasPrefix(kind, verb) {
@@ -87,6 +88,7 @@ func isWrite(kind string) bool {
 	return false
 }
 
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

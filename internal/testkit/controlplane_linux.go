@@ -111,6 +111,7 @@ func (w *World) controlPlane() ControlPlane {
 	c := ControlPlane{Dir: w.Path("controlplane"), Address: NodeIP, Services: services, Users: users,
 		APIServer: append([]string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"},
 			w.o.APIServer...)}
+	// There is one of each component, so that no leader is elected.
 	as := func(user string) []string {
 		file := w.kubeconfig(user)
 		return []string{"--kubeconfig=" + file, "--authentication-kubeconfig=" + file,

@@ -113,6 +113,7 @@ type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
 
+// Marshal and Unmarshal take messages as bytes, whatever their types are.
 func (rawCodec) Marshal(v any) ([]byte, error) {
 	b, ok := v.(*[]byte)
 	if !ok {

@@ -15,6 +15,7 @@ import (
 
 // Archive writes an image in `docker save` form: the programs by their path in the image, and the entry point.
 func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...string) error {
+	// Errors of writing headers are seen when the archive is closed.
 	var layer bytes.Buffer
 	t := tar.NewWriter(&layer)
 	for path, source := range programs {
@@ -43,6 +44,7 @@ func Archive(w io.Writer, ref string, programs map[string]string, entrypoint ...
 		return err
 	}
 
+	// The id of an image is the hash of its configuration.
 	id := sha256.Sum256(config)
 	name := hex.EncodeToString(id[:]) + ".json"
 	manifest, err := json.Marshal(

@@ -85,6 +85,7 @@ func (h *home) Mounts() ([]string, error) {
 	return mounts, err
 }
 
+// unmount detaches the newest mounts first, because they may be on older ones.
 func (h *home) unmount() error {
 	mounts, err := h.Mounts()
 	for _, m := range slices.Backward(mounts) {

@@ -134,6 +134,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// signal does nothing to a process that has ended.
 func (p *Process) signal(s syscall.Signal) {
 	if ended, _ := p.Ended(); !ended {
 		_ = p.cmd.Process.Signal(s) // it may have ended meanwhile

@@ -27,6 +27,7 @@ func UnfitDLLs(root, dir string) error {
 		if err != nil {
 			return err
 		}
+		// The replacement is of the same length, so that nothing else of the DLL moves.
 		if name == "bcryptprimitives.dll" {
 			known := []byte("\x00NtQueryValueKey\x00")
 			if bytes.Count(data, known) != 1 {

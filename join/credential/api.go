@@ -123,6 +123,8 @@ func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
 
+	// The answer's date tells how far this machine's clock is off; *a.skew has the one of the last
+	// answer.
 	answer, err := a.client.Do(r)
 	if err != nil {
 		return unreachable(a.server, err)
@@ -138,6 +140,8 @@ func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
 	return decode(answer.StatusCode, text, out)
 }
 
+// decode reads an answer. One that is no success is a *StatusError, without text if the body is no
+// Status.
 func decode(code int, text []byte, out any) error {
 	if code < 200 || code > 299 {
 		var s metav1.Status

@@ -51,6 +51,8 @@ func (d Discovery) Discover(ctx context.Context) (*Cluster, error) {
 	open := anonymous(server, nil)
 	defer open.Close()
 	c := &Cluster{}
+	// The first request trusts any server: only the signature and the pins say that the answer is
+	// the cluster's.
 	signed, err := d.signedInfo(ctx, open)
 	c.Skew, c.SkewKnown = open.skew.by, open.skew.known
 	if err != nil {
@@ -61,6 +63,8 @@ func (d Discovery) Discover(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return c, err
 	}
+	// With pins the same is asked for again, over a connection that trusts only the pinned
+	// authorities.
 	if len(d.Pins) > 0 {
 		if found, err = d.Pins.only(found); err != nil {
 			return c, err
@@ -96,10 +100,13 @@ func (d Discovery) again(ctx context.Context, server string, found *info, signed
 
 // signedInfo returns the kubeconfig of cluster-info when it has a right signature by the token.
 func (d Discovery) signedInfo(ctx context.Context, a *API) (string, error) {
+	// Tests set shorter times.
 	poll, patience := d.poll, d.patience
 	if poll == 0 {
 		poll, patience = pollPeriod, tokenPatience
 	}
+	// A server that does not answer is given up after reachTries; a token without a signature has
+	// until patience is over.
 	tries := 0
 	for start := time.Now(); ; {
 		m, err := readInfo(ctx, a)
@@ -152,6 +159,8 @@ func (d Discovery) pinned(text string) error {
 	return err
 }
 
+// readInfo reads the ConfigMap cluster-info. Errors after which a repetition may help wrap
+// ErrUnreachable.
 func readInfo(ctx context.Context, a *API) (*v1.ConfigMap, error) {
 	var m v1.ConfigMap
 	err := a.Do(ctx, http.MethodGet, clusterInfo, nil, &m)

@@ -50,6 +50,8 @@ func (a *API) evict(ctx context.Context, node string) (left int, last string, er
 		return 0, "", fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}
 
+	// Pods that a node of its own has, pods that have ended and those of DaemonSets do not count.
+	// Neither a budget that forbids the eviction for now nor a pod that has gone ends the pass.
 	for _, p := range pods.Items {
 		owner := metav1.GetControllerOf(&p)
 		static := p.Annotations[v1.MirrorPodAnnotationKey] != ""

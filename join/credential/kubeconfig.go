@@ -45,6 +45,7 @@ type kubeconfig struct {
 	Current string `json:"current-context"`
 }
 
+// info is a cluster as a kubeconfig has it; ca is PEM, list the certificates that are in it.
 type info struct {
 	server string
 	ca     []byte
@@ -71,6 +72,8 @@ func parseClusterInfo(text string) (*info, error) {
 	return k.cluster(0)
 }
 
+// cluster returns the cluster at a place of the kubeconfig's list. Data of the authority counts
+// before a file of it.
 func (k *kubeconfig) cluster(i int) (*info, error) {
 	c := k.Clusters[i].Cluster
 	if !strings.HasPrefix(c.Server, "https://") {
@@ -194,6 +197,7 @@ var onlyTLS = &http.Client{CheckRedirect: func(r *http.Request, via []*http.Requ
 	return nil
 }}
 
+// readPath reads a file, or what an address of https answers, of which at most maxAnswer bytes.
 func readPath(ctx context.Context, path string) ([]byte, error) {
 	if strings.HasPrefix(path, "http://") {
 		return nil, fmt.Errorf("%s: only https is safe for a file that says whom to trust", path)

@@ -88,6 +88,7 @@ func (r Request) Get(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Tests set shorter times.
 	poll, quiet := r.poll, r.quiet
 	if poll == 0 {
 		poll, quiet = approvalPoll, approvalQuiet
@@ -98,6 +99,7 @@ func (r Request) Get(ctx context.Context) ([]byte, error) {
 		if len(done) > 0 {
 			return done, nil
 		}
+		// Only what may pass is tried again: no answer, or an error within the server.
 		if err != nil && !errors.Is(err, ErrUnreachable) && Code(err) < http.StatusInternalServerError {
 			return nil, err
 		}

@@ -68,6 +68,7 @@ func (a *API) ReadSettings(ctx context.Context) (*Settings, error) {
 	return s, s.parse()
 }
 
+// parse takes the ranges from kubeadm's configuration; those of the ConfigMap porthole win.
 func (s *Settings) parse() error {
 	var doc struct {
 		Networking struct {

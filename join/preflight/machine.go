@@ -19,6 +19,8 @@ func privileged(f *Facts) finding {
 // builds of Windows Server on which a node was tried.
 var builds = map[uint32]string{17763: "Windows Server 2019", 20348: "Windows Server 2022", 26100: "Windows Server 2025"}
 
+// windowsBuild warns about builds that are newer than all known ones, and refuses others that are
+// not known.
 func windowsBuild(f *Facts) finding {
 	build := f.Windows.Build
 	switch {
@@ -35,6 +37,8 @@ func windowsBuild(f *Facts) finding {
 		"Server 2019 (17763), 2022 (20348) or 2025 (26100)")
 }
 
+// containersFeature tells by its services whether the feature is there; a pending installation
+// needs a restart.
 func containersFeature(f *Facts) finding {
 	if len(f.Windows.NoService) == 0 {
 		return finding{}
@@ -66,6 +70,7 @@ func hns(f *Facts) finding {
 	return fail(fmt.Sprintf("HNS does not answer: %v", f.Windows.HNS), "Restart-Service hns")
 }
 
+// nic finds the adapter by name, MAC address or node IP; with a single one none needs to be named.
 func nic(f *Facts) finding {
 	var list []string
 	for _, a := range f.Adapters {
@@ -87,6 +92,7 @@ func nic(f *Facts) finding {
 	return fail(fmt.Sprintf("%d adapters have a default route: %s", len(f.Adapters), names), "--nic NAME")
 }
 
+// cri-dockerd is an implementation of CRI, unlike Docker itself.
 func cri(f *Facts) finding {
 	ok := "npipe:////./pipe/containerd-containerd"
 	if f.System != "windows" {
@@ -114,6 +120,8 @@ func existingKubelet(f *Facts) finding {
 	return fail("service kubelet belongs to "+f.Kubelet.Program, cure)
 }
 
+// otherCluster allows a join that repeats an earlier one, also by another address of the same
+// cluster.
 func otherCluster(f *Facts) finding {
 	if f.Joined == nil {
 		return finding{}
@@ -128,6 +136,7 @@ func otherCluster(f *Facts) finding {
 	return fail(fmt.Sprintf("this machine is already node %s of %s", f.Joined.Node, f.Joined.Server), "porthole leave")
 }
 
+// port refuses a port that a program of others listens on.
 func port(f *Facts, number int) finding {
 	for _, p := range f.Ports {
 		if p.Number != number || p.Ours {
@@ -142,6 +151,7 @@ func port(f *Facts, number int) finding {
 	return finding{}
 }
 
+// hostname proposes a valid name beside the error.
 func hostname(f *Facts) finding {
 	if nodeNameForm.MatchString(f.Node) && len(f.Node) <= maxName {
 		return finding{text: f.Node}
@@ -165,6 +175,7 @@ func hostname(f *Facts) finding {
 
 const gib = 1 << 30
 
+// disk refuses too little space for the installation, and only warns about images.
 func disk(f *Facts) finding {
 	worst := finding{}
 	for _, d := range f.Disk {
@@ -179,6 +190,7 @@ func disk(f *Facts) finding {
 	return worst
 }
 
+// Memory is 0 if it could not be read.
 func memory(f *Facts) finding {
 	if f.Memory > 0 && f.Memory < 2*gib {
 		return warn(fmt.Sprintf("this machine has %.1f GiB of memory; 2 GiB or more are usual", float64(f.Memory)/gib),

@@ -146,6 +146,7 @@ func defaultImagesAndLogs(c *v1beta1.KubeletConfiguration) {
 	orString(&c.Logging.Format, "text")
 }
 
+// defaultWindows and defaultLinux are the defaults that differ between the systems.
 func defaultWindows(c *v1beta1.KubeletConfiguration) {
 	orString(&c.ContainerRuntimeEndpoint, "npipe:////./pipe/containerd-containerd")
 	// upstream's default is a file that Windows does not have, so upstream's kubelet does not start with it

@@ -151,6 +151,7 @@ func (l *Life) Status(before, now *v1.PodStatus) {
 	}
 }
 
+// ended reports whether the container of that name has ended; false if there is none.
 func ended(list []v1.ContainerStatus, name string) bool {
 	for i := range list {
 		if list[i].Name == name {

@@ -53,6 +53,7 @@ func (m *Meter) Images() *Images { return m.of().images }
 // Resizes returns the counts of changes of pods' resources.
 func (m *Meter) Resizes() *Resizes { return m.of().resizes }
 
+// of lets a nil Meter count nothing: its parts are nil too.
 func (m *Meter) of() parts {
 	if m == nil {
 		return parts{}

@@ -35,6 +35,7 @@ type Working struct {
 
 // Add counts one pod that a source has, or had if gone is set.
 func (p *Pods) Add(pod *v1.Pod, w Working) {
+	// at is the index of static pods, 1, or of others, 0.
 	at := 0
 	if w.Static {
 		at = 1

@@ -80,6 +80,7 @@ func wholeOfPod(p *v1.Pod) int {
 	return max(first, lasting)
 }
 
+// isSidecar reports whether an init container goes on beside the others.
 func isSidecar(c *v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
@@ -191,6 +192,7 @@ func (c *cpus) allocate(p *v1.Pod, container *v1.Container, near numa.Mask) erro
 		return err
 	}
 
+	// Processors near the hint come first; the rest is from anywhere.
 	free := c.free().Union(c.reusable(p))
 	got := cpuset.New()
 	if near != 0 {

@@ -276,6 +276,7 @@ func (m *Manager) pods() []types.UID {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// cloneBlocks copies the lists too, so that later changes do not reach them.
 func cloneBlocks(in map[string][]block) map[string][]block {
 	out := maps.Clone(in)
 	for name := range out {
@@ -359,6 +360,7 @@ func (r *Round) restore() {
 	}
 }
 
+// putBack restores what a pod held before; a pod that held nothing has no entry.
 func putBack[V any](held map[types.UID]map[string]V, uid types.UID, was map[string]V) {
 	if len(was) == 0 {
 		delete(held, uid)

@@ -35,6 +35,7 @@ type block struct {
 // usage is what is left of each kind of memory on each node, and over which nodes blocks of it spread.
 type usage map[int]*nodeUsage
 
+// nodeUsage is the memory of one NUMA node, and what lies in it.
 type nodeUsage struct {
 	blocks int       // that lie in the node, also partly
 	group  numa.Mask // the nodes over which these spread
@@ -184,6 +185,7 @@ func wantedOfPod(p *v1.Pod) amounts {
 // reusable is memory that init containers of a pod have, by the nodes that it is of. The next container can have it.
 type reusable map[numa.Mask]amounts
 
+// reusable leaves out the memory of sidecars, which keep it.
 func (m *memory) reusable(p *v1.Pod) reusable {
 	out := reusable{}
 	for i := range p.Spec.InitContainers {
@@ -309,6 +311,7 @@ func (m *memory) allocate(p *v1.Pod, c *v1.Container, near numa.Hint) error {
 		}
 		near = best
 	}
+	// The hint may lead to nodes that have too little; more nodes are added to them.
 	if !now.has(near.Nodes, want) {
 		best, ok := bestOf(m.fitting(want, m.reusable(p)), near.Nodes)
 		switch {

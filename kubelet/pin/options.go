@@ -160,6 +160,7 @@ func reservedMemory(o Options) (map[int]map[v1.ResourceName]uint64, error) {
 		}
 	}
 
+	// A kind that is reserved on the node and for no NUMA node is wrong too.
 	for name := range o.Reserved {
 		if _, named := sums[name]; !named && isMemory(name) {
 			sums[name] = *zero()

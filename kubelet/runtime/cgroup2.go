@@ -25,6 +25,7 @@ type Cgroups struct {
 	SwapBytes int64
 }
 
+// limitedSwap is the value of the kubelet's memorySwap.swapBehavior with which containers may swap.
 const limitedSwap = "LimitedSwap"
 
 // limit adds what o.Cgroups can do to the limits of a container, as upstream does.

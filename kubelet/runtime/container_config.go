@@ -93,6 +93,7 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 		Annotations: containerAnnotations(p, c, s.Attempt),
 	}
 
+	// The environment is complete: services and sources have been looked up before.
 	for _, e := range s.Env {
 		cfg.Envs = append(cfg.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
@@ -111,12 +112,14 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	if s.Reset != nil {
 		cfg.Annotations[annReset] = s.Reset.UTC().Format(time.RFC3339Nano)
 	}
+	// Annotations of plugins do not replace ours.
 	for name, value := range s.Annotations {
 		if _, ours := cfg.Annotations[name]; !ours {
 			cfg.Annotations[name] = value
 		}
 	}
 
+	// On Windows paths of the container are those of its system, and nothing of Linux applies.
 	if o.Windows {
 		cfg.WorkingDir = o.containerPath(cfg.WorkingDir)
 		cfg.Windows = &cri.WindowsContainerConfig{Resources: windowsResources(c, o.CPUs),
@@ -125,6 +128,7 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	}
 	res := o.linuxResources(p, c)
 	res.CpusetCpus, res.CpusetMems = s.CPUs, s.Mems
+	// A container that has processors for itself is not slowed down by a quota.
 	if s.Alone && res.CpuQuota > 0 {
 		res.CpuQuota = -1
 	}
@@ -132,6 +136,7 @@ func (o Options) containerConfig(s ContainerSpec) (*cri.ContainerConfig, error) 
 	return cfg, nil
 }
 
+// mount translates one mount. The mappings are nil without a user namespace.
 func (o Options) mount(m Mount, ids *userns.Range) *cri.Mount {
 	out := &cri.Mount{HostPath: m.HostPath, ContainerPath: o.containerPath(m.ContainerPath), Readonly: m.ReadOnly,
 		RecursiveReadOnly: m.RecursiveReadOnly, Propagation: propagation(m.Propagation), ImageSubPath: m.ImageSubPath,
@@ -167,6 +172,7 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 	if text, err := json.Marshal(c.Resources); err == nil {
 		a[annResources] = string(text)
 	}
+	// The limits of the whole pod are kept apart from the container's.
 	if limits := desired.PodLimits(p); len(limits) > 0 {
 		if text, err := json.Marshal(limits); err == nil {
 			a[annPodLimits] = string(text)
@@ -193,6 +199,7 @@ func containerAnnotations(p *v1.Pod, c *v1.Container, attempt uint32) map[string
 	return a
 }
 
+// propagation is private unless the container asks for another one.
 func propagation(m v1.MountPropagationMode) cri.MountPropagation {
 	switch m {
 	case v1.MountPropagationHostToContainer:

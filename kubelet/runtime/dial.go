@@ -28,6 +28,7 @@ func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 		return nil, err
 	}
 
+	// The address that gRPC hands over is that of no network: the real one is at.
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		if at.network == "npipe" {
 			return dialPipe(ctx, at.address)
@@ -36,6 +37,7 @@ func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 		return d.DialContext(ctx, at.network, at.address)
 	}
 
+	// A runtime that starts again is found again within MaxDelay.
 	bo := backoff.DefaultConfig
 	bo.BaseDelay, bo.MaxDelay = 100*time.Millisecond, 3*time.Second
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
@@ -46,6 +48,7 @@ func Dial(text string, counters ...stats.Handler) (*grpc.ClientConn, error) {
 		opts = append(opts, grpc.WithStatsHandler(c))
 	}
 
+	// "passthrough" keeps gRPC from looking the address up.
 	conn, err := grpc.NewClient("passthrough:///cri", opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime at %s: %w", text, err)

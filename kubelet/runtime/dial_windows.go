@@ -8,6 +8,7 @@ import (
 	"github.com/Microsoft/go-winio"
 )
 
+// dialPipe connects to a named pipe, \\.\pipe\NAME.
 func dialPipe(ctx context.Context, path string) (net.Conn, error) {
 	return winio.DialPipeContext(ctx, path)
 }

@@ -17,6 +17,7 @@ type endpoint struct {
 // (pkg/util/util_unix.go and util_windows.go). It refuses others that upstream would dial without success for ever.
 // The result does not depend on the system.
 func parseEndpoint(text string) (endpoint, error) {
+	// A path alone is a socket of Linux, but not two slashes, which begin a pipe.
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
 		return endpoint{"unix", text}, nil
@@ -40,6 +41,7 @@ func parseEndpoint(text string) (endpoint, error) {
 			return endpoint{}, fmt.Errorf("runtime endpoint %q: a named pipe is written npipe:////./pipe/NAME", text)
 		}
 		return endpoint{"npipe", path}, nil
+	// A pipe without its scheme is written in the two ways of Windows.
 	case strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `//`):
 		return endpoint{}, fmt.Errorf("runtime endpoint %q: a named pipe is written npipe:////./pipe/NAME", text)
 	}

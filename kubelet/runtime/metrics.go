@@ -24,6 +24,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 		return nil, fmt.Errorf("asking the runtime for the kinds of its metrics: %w", err)
 	}
 
+	// Descriptions say what the values of a metric's labels are.
 	kinds := map[string]*serve.RuntimeMetricKind{}
 	for _, d := range described.GetDescriptors() {
 		kinds[d.GetName()] = &serve.RuntimeMetricKind{Name: d.GetName(), Help: d.GetHelp(), Labels: d.GetLabelKeys()}
@@ -45,6 +46,7 @@ func (s Stats) Metrics(ctx context.Context) ([]serve.RuntimeMetric, error) {
 		for _, m := range metrics {
 			kind := kinds[m.GetName()]
 			if kind == nil {
+				// A metric without a description has labels that nobody knows.
 				continue
 			}
 			one := serve.RuntimeMetric{Kind: kind, Values: m.GetLabelValues(), Value: float64(m.GetValue().GetValue()),

@@ -32,6 +32,7 @@ func Quota(milli, period int64) int64 {
 	return max(milli*period/1000, minQuota)
 }
 
+// linuxResources is what the container may use, within the limits of its pod.
 func (o Options) linuxResources(p *v1.Pod, c *v1.Container) *cri.LinuxContainerResources {
 	limits := desired.InPod(c.Resources, desired.PodLimits(p)).Limits
 	res := o.linuxAmounts(c.Resources.Requests.Cpu(), limits.Cpu(), limits.Memory())
@@ -101,6 +102,8 @@ func unclaimed(p *v1.Pod) int64 {
 		0) / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }
 
+// windowsResources has the limits only: Windows has no shares for requests here. CpuMaximum is in
+// hundredths of a percent of all processors of the host, from 1 to 10,000.
 func windowsResources(c *v1.Container, cpus int64) *cri.WindowsContainerResources {
 	res := &cri.WindowsContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
 	if milli := c.Resources.Limits.Cpu().MilliValue(); milli > 0 && cpus > 0 {

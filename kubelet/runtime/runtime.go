@@ -71,6 +71,7 @@ type Handler struct {
 	RecursiveReadOnlyMounts, UserNamespaces bool
 }
 
+// short bounds a call that the runtime answers at once.
 func (r *Runtime) short(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, r.o.RequestTimeout)
 }
@@ -88,6 +89,7 @@ func (r *Runtime) Version(ctx context.Context) (Version, error) {
 
 // Health asks whether the runtime and its network are ready.
 func (r *Runtime) Health(ctx context.Context) (Health, error) {
+	// Ten seconds: a runtime that does not say how it is counts as not ready.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	resp, err := r.client.Status(ctx, &cri.StatusRequest{})
@@ -106,6 +108,7 @@ func (r *Runtime) Health(ctx context.Context) (Health, error) {
 		}
 	}
 
+	// Handlers tell which features a RuntimeClass has.
 	for _, x := range resp.RuntimeHandlers {
 		h.Handlers = append(h.Handlers,
 			Handler{Name: x.Name, RecursiveReadOnlyMounts: x.GetFeatures().GetRecursiveReadOnlyMounts(),
@@ -163,6 +166,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, spec SandboxSpec) (observed
 // errNoStatus is an answer about an object in which nothing is said of it.
 var errNoStatus = errors.New("the runtime's answer holds no status")
 
+// sandbox reads the status of one sandbox. An answer without one is an error.
 func (r *Runtime) sandbox(ctx context.Context, id string) (observed.Sandbox, error) {
 	st, err := r.client.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id})
 	if err == nil && st.Status == nil {
@@ -220,6 +224,7 @@ func (r *Runtime) StartContainer(ctx context.Context, spec ContainerSpec) (obser
 	return c, nil
 }
 
+// container reads the status of one container, as sandbox does.
 func (r *Runtime) container(ctx context.Context, id string) (observed.Container, error) {
 	st, err := r.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
 	if err == nil && st.Status == nil {
@@ -251,6 +256,7 @@ type StepError struct {
 // described is an error of the runtime that prints its message only, without the prefix that gRPC adds.
 type described struct{ err error }
 
+// The text is that of the runtime alone, without gRPC's code.
 func (d described) Error() string { return status.Convert(d.err).Message() }
 func (d described) Unwrap() error { return d.err }
 
@@ -329,6 +335,7 @@ func (r *Runtime) removeContainers(ctx context.Context, sandbox string) error {
 	return errors.Join(errs...)
 }
 
+// gone makes an error of a removal; what is not there any more is no error.
 func gone(doing, id string, err error) error {
 	if err == nil || status.Code(err) == codes.NotFound {
 		return nil

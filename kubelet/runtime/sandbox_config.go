@@ -53,6 +53,7 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	for k, v := range p.Labels {
 		cfg.Labels[k] = v
 	}
+	// Our labels win over those of the pod.
 	cfg.Labels[labelPodName], cfg.Labels[labelPodNamespace], cfg.Labels[labelPodUID] = p.Name, p.Namespace,
 		string(p.UID)
 	for k, v := range p.Annotations {
@@ -68,6 +69,7 @@ func (o Options) sandboxConfig(s SandboxSpec) (*cri.PodSandboxConfig, error) {
 	if !o.Windows {
 		cfg.Linux.Resources, cfg.Linux.Overhead = o.sandboxResources(p)
 	}
+	// Sysctls may be written with slashes; the runtime takes dots.
 	if sc := p.Spec.SecurityContext; sc != nil && len(sc.Sysctls) > 0 {
 		cfg.Linux.Sysctls = map[string]string{}
 		for _, x := range sc.Sysctls {
@@ -114,6 +116,8 @@ func (o Options) sandboxResources(p *v1.Pod) (of, overhead *cri.LinuxContainerRe
 		o.linuxAmounts(p.Spec.Overhead.Cpu(), p.Spec.Overhead.Cpu(), p.Spec.Overhead.Memory())
 }
 
+// linuxAmounts are shares, quota and memory limit. Without a request the limit of the processor
+// counts as one.
 func (o Options) linuxAmounts(request, limit, memory *resource.Quantity) *cri.LinuxContainerResources {
 	if request.IsZero() && !limit.IsZero() {
 		request = limit
@@ -129,6 +133,7 @@ func (o Options) linuxAmounts(request, limit, memory *resource.Quantity) *cri.Li
 	return out
 }
 
+// protocol is TCP unless the pod names another one.
 func protocol(p v1.Protocol) cri.Protocol {
 	switch p {
 	case v1.ProtocolUDP:
@@ -241,6 +246,7 @@ func windowsSandboxSecurity(p *v1.Pod) (*cri.WindowsSandboxSecurityContext, erro
 	return sec, nil
 }
 
+// fillWindows sets what the options have; later calls win over earlier ones.
 func fillWindows(o *v1.WindowsSecurityContextOptions, user, credential *string) {
 	if o.RunAsUserName != nil {
 		*user = *o.RunAsUserName

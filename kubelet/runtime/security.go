@@ -52,6 +52,7 @@ func merged(p *v1.Pod, c *v1.Container) v1.SecurityContext {
 		out.SELinuxOptions = whole.SELinuxOptions
 	}
 
+	// The options of Windows are merged one by one; a credential spec counts with its name.
 	if w := whole.WindowsOptions; w != nil {
 		if out.WindowsOptions == nil {
 			out.WindowsOptions = &v1.WindowsSecurityContextOptions{}
@@ -74,6 +75,7 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 		return nil
 	}
 
+	// Each system has its own names for root.
 	where := fmt.Sprintf("(pod: %q, container: %s)", p.Name+"_"+p.Namespace+"("+string(p.UID)+")", c.Name)
 	if windows {
 		field, user := "runAsUser", image.Name
@@ -88,6 +90,7 @@ func checkNonRoot(p *v1.Pod, c *v1.Container, image ImageUser, windows bool) err
 		return nil
 	}
 
+	// The container's user counts before the image's; a user by name cannot be judged.
 	switch {
 	case sc.RunAsUser != nil && *sc.RunAsUser == 0:
 		return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
@@ -120,6 +123,7 @@ func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri
 	sc := merged(p, c)
 	sec := &cri.LinuxContainerSecurityContext{NamespaceOptions: o.namespaces(p, s.Sandbox.IDs),
 		SupplementalGroups: s.Sandbox.groups(), SupplementalGroupsPolicy: groupsPolicy(p.Spec.SecurityContext)}
+	// An ephemeral container may share the processes of the container that it is to look at.
 	if s.TargetID != "" {
 		sec.NamespaceOptions.Pid, sec.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.TargetID
 	}
@@ -138,6 +142,7 @@ func (o Options) linuxSecurity(p *v1.Pod, c *v1.Container, s ContainerSpec) *cri
 			sec.Capabilities.DropCapabilities = append(sec.Capabilities.DropCapabilities, string(x))
 		}
 	}
+	// Unmasked is what a container has to ask for.
 	if sc.ProcMount == nil || *sc.ProcMount != v1.UnmaskedProcMount {
 		sec.MaskedPaths, sec.ReadonlyPaths = maskedPaths, readonlyPaths
 	}
@@ -161,6 +166,7 @@ func appArmor(a *v1.AppArmorProfile) *cri.SecurityProfile {
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_RuntimeDefault}
 }
 
+// seLinux is nil if neither the pod nor the container says something.
 func seLinux(o *v1.SELinuxOptions) *cri.SELinuxOption {
 	if o == nil {
 		return nil

@@ -138,6 +138,8 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *observed.Runti
 		known = &observed.Runtime{}
 	}
 
+	// A sandbox that is known and unchanged is not asked for again; one without an address may have
+	// got one.
 	for _, b := range l.sandboxes {
 		same := func(k observed.Sandbox) bool {
 			return k.ID == b.Id && k.Ready == (b.State == cri.PodSandboxState_SANDBOX_READY) &&
@@ -157,6 +159,7 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *observed.Runti
 		l.pod.Sandboxes = append(l.pod.Sandboxes, full)
 	}
 
+	// A container in the same state has the same details, unless its image was not known.
 	for _, c := range l.containers {
 		if k, ok := known.Find(c.Id); ok && k.State == stateOf(c.State) && k.ImageID != "" {
 			l.pod.Containers = append(l.pod.Containers, k)
@@ -175,6 +178,7 @@ func (r *Runtime) details(ctx context.Context, l *listing, known *observed.Runti
 	return l.pod, nil
 }
 
+// toSandbox translates a status. HostNetwork is false if the runtime does not tell namespaces.
 func toSandbox(s *cri.PodSandboxStatus) observed.Sandbox {
 	box := observed.Sandbox{ID: s.Id, Attempt: s.GetMetadata().GetAttempt(),
 		Ready:     s.State == cri.PodSandboxState_SANDBOX_READY,
@@ -242,6 +246,7 @@ func restored(c *cri.ContainerStatus) *v1.Container {
 	return out
 }
 
+// stateOf takes an unknown state for an end.
 func stateOf(s cri.ContainerState) observed.ContainerState {
 	switch s {
 	case cri.ContainerState_CONTAINER_RUNNING:
@@ -252,6 +257,7 @@ func stateOf(s cri.ContainerState) observed.ContainerState {
 	return observed.Exited
 }
 
+// at is a time of CRI, nanoseconds since 1970; zero where CRI has none.
 func at(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

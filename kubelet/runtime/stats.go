@@ -59,6 +59,7 @@ func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats,
 		return nil, cause
 	}
 
+	// statsParallel calls are under way at a time: each may take as long as statsTimeout.
 	slots := make(chan struct{}, statsParallel)
 	answers, errs := make([]*cri.PodSandboxStats, len(boxes.GetItems())), make([]error, len(boxes.GetItems()))
 	var all sync.WaitGroup
@@ -84,6 +85,7 @@ func (s Stats) bySandbox(ctx context.Context, cause error) ([]statsapi.PodStats,
 		return nil, cause
 	}
 	klog.FromContext(ctx).V(2).
+		// Some answers are better than none; what is missing is logged.
 		Info("Statistics of single sandboxes are missing", "known", len(pods), "of", len(answers), "reason",
 			errors.Join(errs...))
 	return pods, nil
@@ -138,6 +140,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 	out := statsapi.PodStats{PodRef: statsapi.PodReference{Name: meta.GetName(), Namespace: meta.GetNamespace(),
 		UID: meta.GetUid()}}
 
+	// The systems have different types for the same figures.
 	if w := p.GetWindows(); w != nil {
 		out.CPU, out.Memory = windowsCPU(w.GetCpu()), windowsMemory(w.GetMemory())
 		for _, c := range newest(w.GetContainers()) {
@@ -179,6 +182,7 @@ func podStats(p *cri.PodSandboxStats) statsapi.PodStats {
 		out.Network.Interfaces = once(out.Network.InterfaceStats, out.Network.Interfaces)
 	}
 
+	// What the runtime gives for the pod counts before the sum.
 	out.ProcessStats = processes(p)
 	cpu, memory := total(out.Containers)
 	if out.CPU == nil {
@@ -203,6 +207,7 @@ func once(standard statsapi.InterfaceStats, listed []statsapi.InterfaceStats) (o
 	return out
 }
 
+// linuxInterface is nil in what the runtime does not tell.
 func linuxInterface(i *cri.NetworkInterfaceUsage) statsapi.InterfaceStats {
 	return statsapi.InterfaceStats{Name: i.GetName(), RxBytes: amount(i.GetRxBytes()),
 		RxErrors: amount(i.GetRxErrors()), TxBytes: amount(i.GetTxBytes()), TxErrors: amount(i.GetTxErrors())}
@@ -234,6 +239,7 @@ func newest[C interface {
 	return out
 }
 
+// containerStats has no size of logs and no capacity: the kubelet adds these.
 func containerStats(c *cri.ContainerStats) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: linuxCPU(c.GetCpu()),
 		Memory: linuxMemory(c.GetMemory()), Swap: swap(c.GetSwap())}
@@ -256,6 +262,7 @@ func processes(p *cri.PodSandboxStats) *statsapi.ProcessStats {
 	return &statsapi.ProcessStats{ProcessCount: n}
 }
 
+// swap is nil without swap accounting.
 func swap(s *cri.SwapUsage) *statsapi.SwapStats {
 	if s == nil {
 		return nil
@@ -283,6 +290,7 @@ func pressure(p *cri.PsiStats) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Full: data(p.GetFull()), Some: data(p.GetSome())}
 }
 
+// windowsContainer has no inodes: the file system of Windows has none.
 func windowsContainer(c *cri.WindowsContainerStats) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: c.GetAttributes().GetMetadata().GetName(), CPU: windowsCPU(c.GetCpu()),
 		Memory: windowsMemory(c.GetMemory())}
@@ -292,6 +300,7 @@ func windowsContainer(c *cri.WindowsContainerStats) statsapi.ContainerStats {
 	return out
 }
 
+// The translations below are nil for what the runtime did not measure.
 func linuxCPU(c *cri.CpuUsage) *statsapi.CPUStats {
 	if c == nil {
 		return nil
@@ -351,6 +360,7 @@ func total(containers []statsapi.ContainerStats) (*statsapi.CPUStats, *statsapi.
 	return cpu, memory
 }
 
+// sum of two figures that may be missing; nil only if both are.
 func sum(a, b *uint64) *uint64 {
 	if a == nil {
 		return b
@@ -362,6 +372,7 @@ func sum(a, b *uint64) *uint64 {
 	return &n
 }
 
+// stamp and amount translate times and figures; a figure that is missing stays so.
 func stamp(nanoseconds int64) metav1.Time { return metav1.NewTime(time.Unix(0, nanoseconds)) }
 
 func amount(v *cri.UInt64Value) *uint64 {

@@ -41,6 +41,8 @@ func attributes(method, path string) (verb string, subresources []string) {
 		verb = "get"
 	}
 
+	// A path belongs to an endpoint if it is the endpoint's or below it; "/podsx" is not below
+	// "/pods".
 	below := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 	switch {
 	case below("/stats"):
@@ -70,6 +72,7 @@ type guard struct {
 	opts AuthOptions
 	node string
 
+	// It counts questions about tokens of which nothing is known.
 	asked limiter // about tokens
 
 	mu     sync.Mutex
@@ -81,6 +84,7 @@ type guard struct {
 	poolAt  time.Time // modification time of the CA file
 }
 
+// cached is an answer of the API server with the time until which it is used again.
 type cached[T any] struct {
 	value T
 	until time.Time
@@ -100,6 +104,7 @@ func newGuard(opts AuthOptions, node string) *guard {
 		refused: map[[32]byte]cached[bool]{}, rights: map[[32]byte]cached[bool]{}}
 }
 
+// orTime replaces zero by a default.
 func orTime(p *time.Duration, d time.Duration) {
 	if *p == 0 {
 		*p = d
@@ -115,6 +120,8 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 			http.Error(w, "Too many unknown tokens", http.StatusTooManyRequests)
 			return
 		}
+		// Credentials that are not valid are the client's fault and not logged; other errors are
+		// the node's or the API server's.
 		if err != nil {
 			if !errors.Is(err, errUnauthorized) {
 				klog.FromContext(r.Context()).Error(err, "Could not authenticate a request", "remote", r.RemoteAddr)
@@ -139,6 +146,7 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 	})
 }
 
+// describe is what upstream's kubelet tells a client that is refused.
 func describe(user authnv1.UserInfo, verb string, subs []string) string {
 	return fmt.Sprintf("(user=%s, verb=%s, resource=nodes, subresource(s)=%v)", user.Username, verb, subs)
 }
@@ -148,6 +156,8 @@ func describe(user authnv1.UserInfo, verb string, subs []string) string {
 // say nothing, as with upstream.
 func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 	var failed error
+	// A certificate counts only if there is a CA to check it with. If it is not valid, a token may
+	// still be.
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
 		user, err := g.fromCertificate(r.TLS.PeerCertificates)
 		if err == nil {
@@ -184,6 +194,8 @@ func bearer(r *http.Request) string {
 		return strings.TrimSpace(token)
 	}
 
+	// Browsers cannot set Authorization for a websocket, so Kubernetes takes the token in the name
+	// of a protocol, which the server must not choose.
 	const prefix = "base64url.bearer.authorization.k8s.io."
 	token, others := "", []string{}
 	for _, line := range r.Header.Values("Sec-Websocket-Protocol") {
@@ -217,12 +229,14 @@ func (g *guard) fromCertificate(chain []*x509.Certificate) (authnv1.UserInfo, er
 		between.AddCert(c)
 	}
 
+	// The names are not checked: a client certificate names a user and no host.
 	leaf := chain[0]
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return authnv1.UserInfo{}, fmt.Errorf("verifying client certificate of %q: %w", leaf.Subject.CommonName, err)
 	}
+	// A certificate without a common name is valid and names nobody.
 	if leaf.Subject.CommonName == "" {
 		return authnv1.UserInfo{}, errUnauthorized
 	}
@@ -261,6 +275,7 @@ func (g *guard) clientCA() (*x509.CertPool, error) {
 // fromToken returns the user whom the API server names for a token. Answers are kept for TokenTTL. The API server is
 // asked so often for the client at remote, and for all, and not more often: made-up tokens cost it, and the node's
 // share of its time, no more than that.
+// The token itself is not kept, only its hash.
 func (g *guard) fromToken(ctx context.Context, token, remote string) (authnv1.UserInfo, error) {
 	key := sha256.Sum256([]byte(token))
 	now := time.Now()
@@ -278,11 +293,13 @@ func (g *guard) fromToken(ctx context.Context, token, remote string) (authnv1.Us
 	if !g.asked.allow(remote, now) {
 		return authnv1.UserInfo{}, errAskedTooOften
 	}
+	// The lock is not held while the API server is asked; two requests with one token may both ask.
 	status, err := g.opts.Reviewer.ReviewToken(ctx, token, nil)
 	if err != nil {
 		return authnv1.UserInfo{}, err
 	}
 
+	// The time counts from the answer on.
 	until := time.Now().Add(g.opts.TokenTTL)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -306,6 +323,7 @@ func (g *guard) authorize(ctx context.Context, user authnv1.UserInfo, verb strin
 	if g.opts.Reviewer == nil {
 		return false, errors.New("there is no API server to ask for rights")
 	}
+	// An error about one subresource does not keep the right for another one from being enough.
 	var failed []error
 	for _, sub := range subs {
 		ok, err := g.review(ctx, user, verb, sub)
@@ -335,6 +353,8 @@ func (g *guard) review(ctx context.Context, user authnv1.UserInfo, verb, sub str
 	if err != nil {
 		return false, fmt.Errorf("encoding access review: %w", err)
 	}
+	// The spec names user, groups, verb and subresource, so that its hash stands for all that the
+	// answer depends on.
 	key := sha256.Sum256(text)
 	g.mu.Lock()
 	hit, ok := g.rights[key]

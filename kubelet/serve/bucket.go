@@ -15,6 +15,7 @@ const (
 )
 
 // bucket holds tokens that are spent one by one and come back at a rate. The zero value is full.
+// spent is as of at; level gives it for later.
 type bucket struct {
 	spent float64
 	at    time.Time
@@ -43,6 +44,8 @@ func (l *limiter) allow(remote string, now time.Time) bool {
 		l.of = map[string]bucket{}
 	}
 
+	// A question that is refused is not counted, so that a client that goes on asking is not shut
+	// out longer.
 	one := l.of[remote].level(now, askedPerSecond)
 	all := l.all.level(now, allAskedPerSecond)
 	if one+1 > askedAtOnce || all+1 > allAskedAtOnce {

@@ -68,6 +68,8 @@ var ours = map[string]bool{"container_cpu_usage_seconds_total": true, "container
 	"container_network_transmit_bytes_total": true, "container_network_receive_errors_total": true,
 	"container_network_transmit_errors_total": true}
 
+// containerMetrics answers /metrics/cadvisor. With cgroups to read, the series of containers come
+// from these; else from the runtime's statistics and from what the runtime measures itself.
 func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
 	c := containers{all: all, failed: err != nil, machine: s.opts.Machine, known: identities(s.opts.Pods())}
@@ -83,6 +85,7 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 		writePage(w, r, registry, groups, c.byGroup)
 		return
 	}
+	// The runtime's own metrics are an addition: without them the page has fewer series.
 	if s.metrics.ask != nil {
 		if c.more, err = s.metrics.get(r.Context()); err != nil {
 			klog.FromContext(r.Context()).Error(err, "The runtime's own metrics are left out")
@@ -94,6 +97,7 @@ func (s *Server) containerMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 // identity is the ID and the image of a container; both are empty if the container is not known.
+// The ID is without the name of the runtime, as cAdvisor has it.
 type identity struct{ id, image string }
 
 // identities returns the identities of all containers, by UID of the pod and name of the container.
@@ -114,6 +118,7 @@ func statusesOf(p *v1.Pod) []v1.ContainerStatus {
 }
 
 // containers turns statistics into cAdvisor's metrics.
+// failed leaves out all series of containers; more is used without cgroups only.
 type containers struct {
 	all     *statsapi.Summary
 	failed  bool
@@ -137,6 +142,7 @@ func filesystemsOf(groups []usage.Group) []usage.Filesystem {
 }
 
 // places returns the cgroups of pods by UID, and those of containers by ID.
+// A pod's cgroup ends with its UID; those right below it are its containers'.
 func places(groups []usage.Group) map[string]string {
 	out := map[string]string{}
 	for i := range groups {
@@ -173,6 +179,7 @@ func (c containers) Collect(out chan<- prometheus.Metric) {
 	c.collectMore(out)
 }
 
+// Cores and sockets are left out where they are not known; their zero would be a wrong figure.
 func (c containers) collectMachine(out chan<- prometheus.Metric) {
 	m := c.machine
 	ids := []string{m.BootID, m.MachineID, m.SystemUUID}
@@ -185,6 +192,7 @@ func (c containers) collectMachine(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(machineCores, prometheus.GaugeValue, float64(m.Cores), ids...)
 		out <- prometheus.MustNewConstMetric(machineSockets, prometheus.GaugeValue, float64(m.Sockets), ids...)
 	}
+	// The amount of swap is that of the last statistics: what is used and what is left.
 	swap := uint64(0)
 	if c.all != nil && c.all.Node.Swap != nil {
 		swap = *c.all.Node.Swap.SwapAvailableBytes + *c.all.Node.Swap.SwapUsageBytes
@@ -247,6 +255,7 @@ func (c containers) collectPod(out chan<- prometheus.Metric, p *statsapi.PodStat
 
 // collectMore sends the runtime's own metrics, except those that are ours. It leaves out a metric whose values do not
 // fit the labels of its kind.
+// One description per kind is made, and used for all of its values.
 func (c containers) collectMore(out chan<- prometheus.Metric) {
 	descs := map[*RuntimeMetricKind]*prometheus.Desc{}
 	for i := range c.more {
@@ -282,6 +291,8 @@ func send(out chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.Valu
 	}
 }
 
+// sendUsage sends what is known of processors and memory. The label cpu is "total": the kubelet
+// does not tell processors apart.
 func sendUsage(out chan<- prometheus.Metric, cpu *statsapi.CPUStats, mem *statsapi.MemoryStats, labels []string) {
 	if cpu != nil && cpu.UsageCoreNanoSeconds != nil {
 		out <- prometheus.MustNewConstMetric(cadvisorCPU, prometheus.CounterValue,

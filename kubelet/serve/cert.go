@@ -20,6 +20,7 @@ import (
 )
 
 // selfSignedLife is upstream's.
+// A certificate of our own is made anew a day before it ends (valid).
 const selfSignedLife = 365 * 24 * time.Hour
 
 // certificates gives a key pair from files, and reads it again when the certificate file has changed. It is safe for
@@ -39,6 +40,7 @@ func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*
 	if o.Certificate != nil {
 		return o.Certificate, nil
 	}
+	// Without files the certificate is our own, in CertDir.
 	c := &certificates{certFile: o.CertFile, keyFile: o.KeyFile}
 	if c.certFile == "" || c.keyFile == "" {
 		if o.CertDir == "" {
@@ -48,6 +50,7 @@ func certificateSource(o TLSOptions, node string) (func(*tls.ClientHelloInfo) (*
 		c.keyFile = filepath.Join(o.CertDir, "kubelet.key")
 		c.renew = func() error { return selfSign(c.certFile, c.keyFile, node, o.NodeAddresses) }
 	}
+	// A certificate that cannot be had is an error at the start, not at the first connection.
 	if _, err := c.get(nil); err != nil {
 		return nil, err
 	}
@@ -66,6 +69,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 
 	pair, at, err := c.load()
+	// An own certificate is renewed if it is not valid, and if it cannot be read.
 	if c.renew != nil && (err != nil || !valid(&pair)) {
 		if err := c.renew(); err != nil {
 			return nil, err
@@ -94,6 +98,7 @@ func (c *certificates) load() (pair tls.Certificate, at time.Time, err error) {
 }
 
 // valid reports whether a certificate is valid now and for another day.
+// A pair without a parsed leaf counts as not valid.
 func valid(pair *tls.Certificate) bool {
 	now := time.Now()
 	return pair.Leaf != nil && now.After(pair.Leaf.NotBefore) && now.Add(24*time.Hour).Before(pair.Leaf.NotAfter)
@@ -105,6 +110,8 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err != nil {
 		return fmt.Errorf("making serving key: %w", err)
 	}
+	// 120 bits are random enough to be unique and within the 20 bytes that RFC 5280 (4.1.2.2)
+	// allows.
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return fmt.Errorf("making serving certificate: %w", err)
@@ -113,11 +120,12 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(selfSignedLife),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:     []string{name},
+		// Clocks of clients may be behind.
+		NotBefore:   time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(selfSignedLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{name},
 	}
 	for _, a := range addresses {
 		if ip := net.ParseIP(a); ip != nil {
@@ -139,6 +147,7 @@ func selfSign(certFile, keyFile, name string, addresses []string) error {
 	if err := os.MkdirAll(filepath.Dir(certFile), 0o750); err != nil {
 		return fmt.Errorf("making folder of serving certificate: %w", err)
 	}
+	// The key is written first: get keeps the old pair while the two do not fit.
 	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 	if err := atomicfile.WriteThrough(keyFile, keyText, 0o600); err != nil {
 		return fmt.Errorf("writing serving key: %w", err)

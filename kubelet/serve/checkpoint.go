@@ -33,6 +33,7 @@ func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// The last of several timeouts counts.
 	var timeout time.Duration
 	if all := r.URL.Query()["timeout"]; len(all) > 0 {
 		seconds, err := strconv.ParseInt(all[len(all)-1], 10, 32)
@@ -66,6 +67,7 @@ func (s *Server) takeCheckpoint(ctx context.Context, view pod.View, name string,
 	case c.ID == "":
 		return "", fmt.Errorf("container %s not found", name)
 	}
+	// The folder is made when it is first needed.
 	dir := filepath.Join(s.opts.RootDir, checkpointsDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("creating the folder of checkpoints: %w", err)

@@ -18,6 +18,7 @@ func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 	for _, v := range s.opts.Pods() {
 		views[string(v.Pod.UID)] = v
 	}
+	// What was measured for pods that are gone is forgotten.
 	for uid := range s.disk {
 		if _, there := views[string(uid)]; !there {
 			delete(s.disk, uid)
@@ -35,6 +36,8 @@ func (s *sampler) addDisk(pods []statsapi.PodStats, node statsapi.NodeStats) {
 // complete adds the same to one pod. node is the file system of the node, which the pod's files are on.
 func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.FsStats) {
 	use := s.disk[view.Pod.UID]
+	// Sizes are measured anew only if they are older than diskAge, because reading folders costs
+	// the disk.
 	if time.Since(use.at) > diskAge {
 		use = s.measure(view)
 		s.disk[view.Pod.UID] = use
@@ -50,6 +53,8 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 			Inodes:        node.Inodes, InodesFree: node.InodesFree}
 	}
 
+	// A container's logs and its own file system count as ephemeral storage, and so do volumes that
+	// are local.
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		if st, ok := statusOf(view.Pod, c.Name); ok && st.State.Running != nil {
@@ -75,6 +80,7 @@ func (s *sampler) complete(p *statsapi.PodStats, view pod.View, node *statsapi.F
 		}
 	}
 
+	// The hosts file and termination messages are the pod's own files.
 	local.add(use.files.UsedBytes, use.files.UsedInodes)
 	p.EphemeralStorage = fsOf(local.bytes)
 	p.EphemeralStorage.InodesUsed = number(local.inodes)
@@ -106,6 +112,7 @@ func (s *sampler) measure(view pod.View) diskUse {
 	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
 	defer cancel()
 	use := diskUse{at: time.Now(), logs: map[string]size{}}
+	// A log's folder has its rotated files too.
 	for name, c := range view.Containers {
 		if c.LogPath == "" {
 			continue

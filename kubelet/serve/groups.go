@@ -16,6 +16,8 @@ type family struct {
 	counter    bool
 	labels     []string // beside those of all containers
 	// values calls out for each series of a cgroup. of tells what else is known of it.
+	// Series are called out in the order in which they are written; labels are values of the
+	// family's labels.
 	values func(g *usage.Group, of *owner, out func(value float64, labels ...string))
 }
 
@@ -38,6 +40,7 @@ func owners(groups []usage.Group, pods []pod.View) []owner {
 		sandbox     bool
 		started     float64
 	}
+	// parts are found by the ID of the container or sandbox.
 	views, parts := map[string]*pod.View{}, map[string]part{}
 	for i := range pods {
 		v := &pods[i]
@@ -54,6 +57,7 @@ func owners(groups []usage.Group, pods []pod.View) []owner {
 		}
 	}
 
+	// A cgroup is a pod's by its own name, or a part of a pod by the name of the one above it.
 	out := make([]owner, len(groups))
 	for i := range groups {
 		at := groups[i].Path
@@ -76,6 +80,7 @@ func owners(groups []usage.Group, pods []pod.View) []owner {
 	return out
 }
 
+// labelEscaper escapes what Prometheus' text format wants escaped in values.
 var labelEscaper = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 
 // label writes a label as in the page.
@@ -104,6 +109,8 @@ func only(f family, has func(*usage.Group, *owner) bool) family {
 	return f
 }
 
+// The conditions of families: a quota is set, the kernel counts what was waited for, limits of
+// memory can be set, bursts are counted. Without them cAdvisor has no series.
 func limited(g *usage.Group, _ *owner) bool   { return g.CPU.Quota > 0 }
 func pressured(g *usage.Group, _ *owner) bool { return g.Pressure != nil }
 func withRAM(g *usage.Group, _ *owner) bool   { return g.Memory.HasLimits }

@@ -18,6 +18,7 @@ type check struct {
 
 // checksOf returns those of /healthz. That requests are answered shows that the process runs, and that it logs: klog's
 // writer cannot hang apart from who writes.
+// A nil function means that the loop is healthy.
 func checksOf(healthy func() error) []check {
 	fine := func() error { return nil }
 	loop := healthy
@@ -27,6 +28,7 @@ func checksOf(healthy func() error) []check {
 	return []check{{"ping", fine}, {"log", fine}, {"syncloop", loop}}
 }
 
+// healthRoutes has each check on a path of its own as well, where the error is told.
 func (s *Server) healthRoutes() []route {
 	all := checksOf(s.opts.Healthy)
 	routes := []route{{"GET /healthz", health("healthz", all, s.slis)}, {"GET /readyz", health("readyz", all, s.slis)}}
@@ -62,6 +64,7 @@ func health(name string, all []check, counts *slis) http.HandlerFunc {
 // fails. Why one fails is not said there, because more callers may read this than the checks one by one.
 func judge(name string, all []check, query url.Values, counts *slis) (failed []string, text string) {
 	excluded := query["exclude"]
+	// A name that no check has is told in the answer, and is no failure.
 	unknown := slices.Clone(query["exclude"])
 	var lines strings.Builder
 	for _, c := range all {

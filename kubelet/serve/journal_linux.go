@@ -10,11 +10,13 @@ import (
 	"strings"
 )
 
+// journalctl is systemd's, found by the path of the environment.
 const journalctl = "journalctl"
 
 // journaled splits services into those that the journal has entries of, and the others. If there is no journal, all are
 // others.
 func journaled(ctx context.Context, services []string) (known, others []string) {
+	// The list has every unit of which the journal holds an entry.
 	out, err := exec.CommandContext(ctx, journalctl, "--field", "_SYSTEMD_UNIT").Output()
 	if err != nil {
 		return nil, services

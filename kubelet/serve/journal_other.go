@@ -12,4 +12,5 @@ import (
 // PowerShell, which a kubelet should not do. Services on Windows log to files.
 func journaled(_ context.Context, services []string) (known, others []string) { return nil, services }
 
+// journal is never called here, as journaled knows no service.
 func journal(context.Context, []string, io.Writer) error { return errors.ErrUnsupported }

@@ -50,12 +50,14 @@ func (l *latest[T]) get(ctx context.Context) (T, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 
+	// The call goes on if the reader stops waiting: its answer is the next reader's.
 	select {
 	case <-l.start():
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 
+	// An old answer is given even if the last call failed.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -118,6 +120,7 @@ func (l *latest[T]) start() chan struct{} {
 
 	done := make(chan struct{})
 	l.asking = done
+	// The call has a context of its own, because several readers wait for it.
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), takeLimit)
 		defer cancel()

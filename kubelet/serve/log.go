@@ -58,6 +58,7 @@ func parseLog(line []byte) (logLine, error) {
 	if !ok {
 		return logLine{}, errors.New("log line has no tag")
 	}
+	// A tag may be followed by others, after a colon.
 	tag, _, _ := bytes.Cut(tags, []byte(":"))
 	return logLine{time: at, stderr: string(stream) == "stderr", partial: string(tag) == "P", text: text}, nil
 }
@@ -94,8 +95,11 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 		return nil // a damaged line is left out, as upstream's kubelet does
 	}
 
+	// Every line counts against the tail, also one that is not shown.
 	w.lines--
+	// A line that goes on has no stamp of its own.
 	stamped := w.query.timestamps && !w.midLine
+	// An empty part does not begin a line.
 	w.midLine = (l.partial || !whole) && len(l.text) > 0
 	if l.time.Before(w.query.since) || w.query.stream == "Stdout" && l.stderr ||
 		w.query.stream == "Stderr" && !l.stderr {
@@ -111,6 +115,7 @@ func (w *logWriter) line(raw []byte, whole bool) error {
 		b = append(b, '\n')
 	}
 
+	// The limit may cut a line in the middle.
 	if w.query.limit != nil && int64(len(b)) >= w.left {
 		_, err := w.out.Write(b[:w.left])
 		return errors.Join(errLimit, err)
@@ -129,6 +134,7 @@ type logFiles struct {
 	wait func(ctx context.Context, d time.Duration) bool
 }
 
+// hostLogs are the operations of the machine's own files.
 var hostLogs = logFiles{open: logs.Open, moved: moved, wait: waitFor}
 
 // moved reports whether path names another file than f. It reports false while path names none. It follows no link at
@@ -142,6 +148,7 @@ func moved(f *os.File, path string) bool {
 	return err == nil && !os.SameFile(here, there)
 }
 
+// waitFor is a pause that ends early with ctx.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -167,6 +174,7 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 		return fmt.Errorf("opening log: %w", err)
 	}
 	defer func() { f.Close() }()
+	// Only the beginning depends on the tail: what a followed log gets later is shown whole.
 	if q.tail != nil {
 		if err := seekTail(ctx, f, *q.tail); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("finding the last lines of the log: %w", err)
@@ -196,6 +204,7 @@ func (h logFiles) read(ctx context.Context, path string, q logQuery, running fun
 func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWriter, running func() bool) error {
 	follow := w.query.follow
 	lines := &lineReader{from: logs.Until(ctx, *f)}
+	// idle counts reads that found nothing, for the back-off.
 	idle, unchecked := 0, time.Duration(0) // waits without new lines; time since the last check for a rotation
 
 	for {
@@ -204,10 +213,13 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 		if err := lines.all(w.line); err != nil {
 			return err
 		}
+		// A read that found something begins the back-off again.
 		if idle++; lines.total > before {
 			idle = 1
 		}
 
+		// With the container's end there is one more check, because the file may have been rotated
+		// just before.
 		if follow && (last || unchecked >= rotationPeriod) {
 			unchecked = 0
 			if next, ok := h.rotated(*f, path); ok {
@@ -234,6 +246,7 @@ func (h logFiles) copy(ctx context.Context, path string, f **os.File, w *logWrit
 }
 
 // rotated opens path again if it no longer names the file f.
+// A new file that cannot be opened yet is tried again at the next check.
 func (h logFiles) rotated(f *os.File, path string) (*os.File, bool) {
 	if !h.moved(f, path) {
 		return nil, false
@@ -256,6 +269,7 @@ func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 		n, err := r.from.Read(buf)
 		r.pending, r.total = append(r.pending, buf[:n]...), r.total+int64(n)
 
+		// Whole lines are passed on; what follows the last line feed stays pending.
 		done := 0
 		for {
 			i := bytes.IndexByte(r.pending[done:], '\n')
@@ -268,6 +282,7 @@ func (r *lineReader) all(each func(line []byte, whole bool) error) error {
 			done += i + 1
 		}
 		r.pending = append(r.pending[:0], r.pending[done:]...)
+		// A line without an end must not fill the memory.
 		if len(r.pending) > maxLogLine {
 			if err := r.rest(each); err != nil {
 				return err
@@ -302,6 +317,7 @@ func seekTail(ctx context.Context, f *os.File, n int64) error {
 	}
 
 	buf := make([]byte, tailBlock)
+	// Blocks are read from the end towards the beginning.
 	for at, found := end, int64(-1); at > 0; { // the first line feed that is found ends the last line
 		if err := ctx.Err(); err != nil {
 			return err
@@ -321,6 +337,7 @@ func seekTail(ctx context.Context, f *os.File, n int64) error {
 			}
 		}
 	}
+	// The file has fewer lines than were asked for.
 	_, err = f.Seek(0, io.SeekStart)
 	return err
 }

@@ -31,6 +31,7 @@ func parseLogQuery(q url.Values, now time.Time) (logQuery, error) {
 		q.Set("tailLines", tail)
 	}
 
+	// The first error stays, and one about decoding wins over one about validity.
 	var failed error
 	number := func(name string, least int64) *int64 {
 		text := q.Get(name)
@@ -114,11 +115,13 @@ func loggedID(p *v1.Pod, name string, previous bool) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("container %q in pod %q is not available", name, p.Name)
 	}
+	// before is the instance before the current one, if its end is known.
 	before := ""
 	if c.LastTerminationState.Terminated != nil {
 		before = c.LastTerminationState.Terminated.ContainerID
 	}
 
+	// Of the current instance the log exists once it has started.
 	id := ""
 	switch {
 	case previous:

@@ -66,6 +66,7 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 		errs = append(errs, field.Invalid(field.NewPath("query"), names, "query cannot be empty"))
 	}
 
+	// Both read an option that may be missing, and collect errors for one answer.
 	moment := func(name string) *time.Time {
 		text := q.Get(name)
 		if text == "" {
@@ -94,6 +95,7 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 	out.boot = number("boot")
 	out.tail = number("tailLines")
 	out.pattern = q.Get("pattern")
+	// Without a query and without options the path names a file.
 	if len(errs) > 0 || len(out.files)+len(out.services) == 0 && out.logOptions == (logOptions{}) {
 		return nil, errs
 	}
@@ -102,6 +104,7 @@ func parseNodeLogQuery(q url.Values) (*nodeLogQuery, field.ErrorList) {
 
 // check returns what is wrong with a query, in upstream's words. exists returns an error for a file that does not
 // exist.
+// All problems are collected, as upstream's answer has them.
 func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.ErrorList {
 	var errs field.ErrorList
 	query := field.NewPath("query")
@@ -154,6 +157,7 @@ func (n *nodeLogQuery) check(windows bool, exists func(string) error) field.Erro
 }
 
 // journalArgs returns the options of journalctl for services. The query was checked.
+// With a time zone in the text the journal does not take times for local ones.
 func (n *nodeLogQuery) journalArgs(services []string) []string {
 	const layout = "2006-01-02 15:04:05 UTC"
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
@@ -199,6 +203,7 @@ func (s *Server) nodeLogs(w http.ResponseWriter, r *http.Request) {
 // answerLogQuery answers a query. It returns false, with nothing answered, if a file is wanted: r.URL.Path names it
 // then.
 func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os.Root) bool {
+	// Wrong queries are 400, queries that are not allowed 406, as upstream answers them.
 	q, errs := parseNodeLogQuery(r.URL.Query())
 	switch {
 	case len(errs) > 0:
@@ -211,6 +216,7 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 		return true
 	}
 
+	// Files are named with separators of either system, from the log folder on.
 	name := func(file string) string { return strings.TrimLeft(strings.ReplaceAll(file, `\`, "/"), "/") }
 	exists := func(file string) error {
 		_, err := root.Stat(name(file))
@@ -220,6 +226,7 @@ func (s *Server) answerLogQuery(w http.ResponseWriter, r *http.Request, root *os
 		http.Error(w, errs.ToAggregate().Error(), http.StatusNotAcceptable)
 		return true
 	}
+	// One file is served like a path, with ranges and folders.
 	if len(q.files) == 1 {
 		r.URL.Path = "/" + name(q.files[0])
 		return false

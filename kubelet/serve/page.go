@@ -17,6 +17,7 @@ import (
 // writePage answers with the metrics of a registry and the series of cgroups, in Prometheus' text format. The latter
 // are written one by one: as objects, those of a hundred pods would be ten megabytes for each scrape.
 func writePage(w http.ResponseWriter, r *http.Request, from prometheus.Gatherer, groups []usage.Group, of []owner) {
+	// Metrics that are few come from the registry; those of cgroups follow.
 	found, err := from.Gather()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -45,11 +46,14 @@ func writePage(w http.ResponseWriter, r *http.Request, from prometheus.Gatherer,
 }
 
 // write writes the series of one name.
+// A family without any series has no heading either. Each value carries the time at which its
+// cgroup was read.
 func (f *family) write(page *bufio.Writer, groups []usage.Group, of []owner) {
 	begun, kind := false, "gauge"
 	if f.counter {
 		kind = "counter"
 	}
+	// The buffer for digits is used for every number, which saves an allocation for each.
 	var digits [32]byte
 
 	for i := range groups {

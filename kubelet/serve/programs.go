@@ -43,6 +43,8 @@ func (p Programs) Routes() map[string]http.Handler {
 	return routes
 }
 
+// passOn answers with what the program answers, its status and type of content included; 404 for
+// programs and paths that are not passed on, 502 for a program that does not answer.
 func (p Programs) passOn(w http.ResponseWriter, r *http.Request) {
 	address, known := p.Addresses[r.PathValue("program")]
 	if !known || !slices.Contains(passed, r.PathValue("path")) {
@@ -74,6 +76,7 @@ func (p Programs) passOn(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, maxPassed)) // an error means that the client is gone
 }
 
+// facts reads the facts within programTimeout.
 func (p Programs) facts(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), programTimeout)
 	defer cancel()

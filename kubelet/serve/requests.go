@@ -11,12 +11,14 @@ import (
 )
 
 // requests counts the requests to the kubelet, with upstream's names, labels and buckets (pkg/kubelet/server/metrics).
+// open counts those that are being answered, sockets the streams over a WebSocket.
 type requests struct {
 	total, sockets *prometheus.CounterVec
 	took           *prometheus.HistogramVec
 	open           *prometheus.GaugeVec
 }
 
+// newRequests registers nothing: withOwn does.
 func newRequests() *requests {
 	labels := []string{"method", "path", "server_type", "long_running"}
 	return &requests{
@@ -67,6 +69,7 @@ func (r *requests) count(server string, next http.Handler) http.Handler {
 		open := r.open.WithLabelValues(labels...)
 		open.Inc()
 
+		// A request that panics is counted like any other.
 		began := time.Now()
 		defer func() {
 			open.Dec()

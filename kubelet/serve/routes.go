@@ -13,6 +13,7 @@ func (s *Server) Handler() http.Handler {
 	return s.requests.count("readwrite", s.guard.wrap(muxOf(s.routes())))
 }
 
+// muxOf panics if two patterns conflict, which is a fault of the program.
 func muxOf(routes []route) *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range routes {
@@ -55,6 +56,7 @@ func (s *Server) routes() []route {
 	list = append(list, s.debugRoutes()...)
 	list = append(list, s.logRoutes()...)
 	list = append(list, s.profileRoutes()...)
+	// A pattern of Extra must not conflict with ours.
 	for pattern, h := range s.opts.Extra {
 		list = append(list, route{pattern, h.ServeHTTP})
 	}
@@ -90,6 +92,7 @@ func (s *Server) debugRoutes() []route {
 	return list
 }
 
+// debugOff answers for every method below these paths.
 func debugOff() (list []route) {
 	off := disabled("Debug endpoints are disabled.")
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/",
@@ -99,6 +102,7 @@ func debugOff() (list []route) {
 	return list
 }
 
+// logRoutes and profileRoutes answer 405 for what is switched off.
 func (s *Server) logRoutes() []route {
 	if s.opts.Logs.Dir == "" || s.opts.NoDebugging {
 		return []route{{"/logs/", disabled("logs endpoint is disabled.")}}

@@ -35,6 +35,7 @@ type sampler struct {
 	readAt time.Time // the last read
 
 	// The fields below belong to the call of take that is under way.
+	// take runs alone (latest), so that these fields need no lock.
 	last    platform.Usage // of the node, for the rate of CPU use
 	lastAt  time.Time
 	imageFs *statsapi.FsStats
@@ -77,6 +78,8 @@ func (s *sampler) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(statsAge)
 	defer tick.Stop()
+	// Nobody needs exact times: a tick that finds statistics old enough starts a call and does not
+	// wait for it.
 	for {
 		s.mu.Lock()
 		due := time.Since(s.readAt) < activeFor || time.Since(s.summary.answered()) >= idlePace-statsAge/2
@@ -104,6 +107,7 @@ func (s *sampler) get(ctx context.Context) (*statsapi.Summary, error) {
 	s.readAt = time.Now()
 	s.mu.Unlock()
 	all, err := s.summary.get(ctx)
+	// The call must have begun after the newest start, or it could miss the same container again.
 	if err == nil && s.missing(all) {
 		return s.summary.getSince(ctx, s.newestStart())
 	}
@@ -124,6 +128,7 @@ func (s *sampler) newestStart() time.Time {
 }
 
 // missing reports whether a pod that has a running container has no statistics.
+// there is true for pods with figures of at least one container.
 func (s *sampler) missing(all *statsapi.Summary) bool {
 	there := map[string]bool{}
 	for _, p := range all.Pods {
@@ -145,6 +150,7 @@ func (s *sampler) take(ctx context.Context) (*statsapi.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The node comes first: what follows adds to it and uses its times.
 	node := s.node(ctx)
 	s.addRates(pods)
 	s.addRoot(&node)
@@ -215,6 +221,7 @@ func (s *sampler) addNoSwap(node *statsapi.NodeStats, pods []statsapi.PodStats) 
 // If the runtime does not report the size of the file system, it is that of the node's own, where images are by
 // default.
 func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.FsStats {
+	// An error leaves the last figures, however old they are.
 	if s.imageFs == nil || time.Since(s.imageAt) > diskAge {
 		fs, err := s.opts.Stats.ImageFs(ctx)
 		if err != nil {
@@ -239,6 +246,7 @@ func (s *sampler) images(ctx context.Context, node *statsapi.FsStats) *statsapi.
 // falls.
 func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now time.Time) {
 	at := metav1.NewTime(now)
+	// A rate needs two readings of a counter that did not fall.
 	if usage.CPUNanoseconds > 0 {
 		rate := uint64(0)
 		if passed := now.Sub(s.lastAt); !s.lastAt.IsZero() && passed > 0 && s.last.CPUNanoseconds > 0 &&
@@ -264,6 +272,7 @@ func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now
 	s.last, s.lastAt = usage, now
 }
 
+// number is a pointer to n, as the types of the API have it.
 func number(n uint64) *uint64 { return &n }
 
 // known returns nil for a zero, which means that nobody counted.

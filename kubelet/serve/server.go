@@ -74,6 +74,7 @@ func New(opts Options) (*Server, error) {
 		s.metrics.ask = opts.Stats.Metrics
 		s.metrics.maxAge = statsAge
 	}
+	// Readings of cgroups are shared by requests that come within groupsAge.
 	if c := opts.Machine.Cgroups; c.Reader != nil {
 		s.groups.maxAge = groupsAge
 		s.groups.ask = func(ctx context.Context) ([]usage.Group, error) {
@@ -89,7 +90,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
+	// One place for each listener, so that nobody blocks when Run has returned.
 	failed := make(chan error, 3)
+	// All ports are open before the first request is answered.
 	for _, open := range openPorts(s) {
 		l, err := net.Listen("tcp", open.address)
 		if err != nil {
@@ -128,6 +131,7 @@ type openPort struct {
 	handler       http.Handler
 }
 
+// openPorts are the ports for health and for reading; "-" and "" leave them out.
 func openPorts(s *Server) (list []openPort) {
 	if s.opts.HealthAddress != "-" {
 		list = append(list, openPort{"health", s.opts.HealthAddress, muxOf(s.healthRoutes())})
@@ -146,6 +150,7 @@ func (s *Server) tlsConfig() *tls.Config {
 		CipherSuites: s.opts.TLS.CipherSuites, CurvePreferences: s.opts.TLS.Curves}
 }
 
+// configz shows the configuration in effect under the name that upstream has.
 func (s *Server) configz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{"kubeletconfig": s.opts.Config})
 }
@@ -163,6 +168,8 @@ func setVerbosity(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "successfully set klog.logging.verbosity to %s", text)
 }
 
+// writeJSON answers with 200. The answer cannot change once it has begun, so that an error of
+// writing says nothing.
 func writeJSON(w http.ResponseWriter, value any) {
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -173,10 +180,12 @@ func writeJSON(w http.ResponseWriter, value any) {
 	_, _ = w.Write(b)
 }
 
+// podList has kind and version, which objects of a client's list lack.
 func podList(pods []v1.Pod) *v1.PodList {
 	return &v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: pods}
 }
 
+// pods lists the node's pods with their status as the kubelet knows it.
 func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 	pods := []v1.Pod{}
 	for _, view := range s.opts.Pods() {
@@ -204,6 +213,7 @@ func (s *Server) runningPods(w http.ResponseWriter, _ *http.Request) {
 }
 
 // find returns the pod that the path of a request names: by name and, if it has one, by UID.
+// A mirror pod that was made again has another UID; a path with the old one names nobody.
 func (s *Server) find(r *http.Request) (pod.View, bool) {
 	for _, view := range s.opts.Pods() {
 		if view.Pod.Namespace == r.PathValue("ns") && view.Pod.Name == r.PathValue("pod") {

@@ -15,6 +15,7 @@ type slis struct {
 	total    *prometheus.CounterVec
 }
 
+// The registry is apart, since /metrics/slis shows these series only.
 func newSLIs() *slis {
 	s := &slis{registry: prometheus.NewRegistry(),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "kubernetes", Name: "healthcheck",

@@ -8,6 +8,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
+// summary answers /stats/summary.
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
 	if err != nil {
@@ -36,6 +37,7 @@ func onlyCPUAndMemory(all *statsapi.Summary) *statsapi.Summary {
 	return out
 }
 
+// resourceMetrics answers /metrics/resource. The page has a registry of its own for each request.
 func (s *Server) resourceMetrics(w http.ResponseWriter, r *http.Request) {
 	all, err := s.stats.get(r.Context())
 	registry := prometheus.NewRegistry()
@@ -49,10 +51,12 @@ type resources struct {
 	failed bool
 }
 
+// desc is a description without constant labels.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
+// The names and help texts are upstream's.
 var (
 	nodeCPU    = desc("node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds")
 	nodeMemory = desc("node_memory_working_set_bytes", "Current working set of the node in bytes")
@@ -120,6 +124,8 @@ func (r resources) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// The emit functions send nothing for what is not known. Values carry the time at which they were
+// measured.
 func emitCPU(out chan<- prometheus.Metric, d *prometheus.Desc, c *statsapi.CPUStats, labels ...string) {
 	if c != nil && c.UsageCoreNanoSeconds != nil {
 		metric := prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(*c.UsageCoreNanoSeconds)/1e9,

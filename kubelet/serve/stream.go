@@ -61,6 +61,7 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// The two paths differ in their first letter.
 	address := ""
 	err := error(nil)
 	kind := "exec"
@@ -82,6 +83,7 @@ func (s *Server) execOrAttach(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
+// flag reads the two forms in which clients write a boolean here.
 func flag(q url.Values, name string) bool { return q.Get(name) == "1" || q.Get(name) == "true" }
 
 // portForward asks the runtime for the address of a port-forward stream into the pod and connects the client with it.
@@ -98,6 +100,7 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	// Clients have written both names.
 	var ports []int32
 	for _, text := range append(r.URL.Query()["port"], r.URL.Query()["ports"]...) {
 		n, err := strconv.ParseUint(text, 10, 16)
@@ -127,6 +130,7 @@ type stream struct {
 }
 
 // pass connects the client with the runtime's streaming server.
+// Errors of the runtime answer 500 before the connection is taken over.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, to stream) {
 	address, err := to.address, to.err
 	if err == nil && address == "" {
@@ -144,6 +148,7 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, to stream) {
 	to.wrap(target, proxy.NewUpgradeAwareHandler(target, nil, false, true, responder{})).ServeHTTP(w, r)
 }
 
+// responder answers when the runtime's streaming server cannot be reached.
 type responder struct{}
 
 func (responder) Error(w http.ResponseWriter, r *http.Request, err error) {
@@ -161,6 +166,7 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	// A command is split at blanks: there is no quoting, as with upstream.
 	exit, out, err := s.opts.Exec(r.Context(), c.ID, strings.Split(r.URL.Query().Get("cmd"), " "), 0)
 	switch {
 	case err != nil:

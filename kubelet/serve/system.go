@@ -32,6 +32,7 @@ func (c CgroupOptions) others() []string {
 }
 
 // rate returns how many nanoseconds per second something has used since it was asked about last; 0 the first time.
+// Counters that fell, and clocks that went back, give 0.
 func (s *sampler) rate(name string, now spent) *uint64 {
 	before, known := s.rates[name]
 	s.rates[name] = now
@@ -44,6 +45,7 @@ func (s *sampler) rate(name string, now spent) *uint64 {
 
 // addRates adds the rates of processor use that the runtime does not tell, or tells as zero: containerd does for what
 // it was asked about a moment ago.
+// Entries of containers that are gone are dropped: only those that are asked about are taken over.
 func (s *sampler) addRates(pods []statsapi.PodStats) {
 	before := s.rates
 	s.rates = map[string]spent{}
@@ -58,6 +60,7 @@ func (s *sampler) addRates(pods []statsapi.PodStats) {
 			return
 		}
 		now := spent{*c.UsageCoreNanoSeconds, c.Time.Time}
+		// rate compares with what is in s.rates.
 		if last, known := before[name]; known {
 			s.rates[name] = last
 		}
@@ -85,6 +88,7 @@ func (s *sampler) addRoot(node *statsapi.NodeStats) {
 	node.Memory.RSSBytes = number(g.Memory.RSS)
 	node.Memory.PageFaults = number(g.Memory.OwnFaults)
 	node.Memory.MajorPageFaults = number(g.Memory.OwnMajorFaults)
+	// The pressure of the root is that of the machine.
 	if p := g.Pressure; p != nil && node.CPU != nil {
 		node.CPU.PSI = waits(&p.CPU)
 		node.Memory.PSI = waits(&p.Memory)
@@ -97,6 +101,7 @@ func (s *sampler) addRoot(node *statsapi.NodeStats) {
 func (s *sampler) systemContainers(pods []statsapi.PodStats, at metav1.Time) []statsapi.ContainerStats {
 	out := []statsapi.ContainerStats{s.itself(at)}
 	c := s.opts.Machine.Cgroups
+	// Without a cgroup of all pods their figures are added up.
 	if g, ok := s.ofPods(); ok {
 		out = append(out, s.ofGroup(statsapi.SystemContainerPods, &g))
 	} else {
@@ -172,6 +177,7 @@ func (s *sampler) ofGroup(name string, g *usage.Group) statsapi.ContainerStats {
 	return out
 }
 
+// waits copies the kernel's figures into the types of the API.
 func waits(w *usage.Waits) *statsapi.PSIStats {
 	data := func(w usage.Wait) statsapi.PSIData {
 		return statsapi.PSIData{Total: w.Total, Avg10: w.Avg10, Avg60: w.Avg60, Avg300: w.Avg300}
@@ -183,6 +189,7 @@ func waits(w *usage.Waits) *statsapi.PSIStats {
 func sumOf(pods []statsapi.PodStats, at, boot metav1.Time) statsapi.ContainerStats {
 	all := statsapi.ContainerStats{Name: statsapi.SystemContainerPods, StartTime: boot,
 		CPU: &statsapi.CPUStats{Time: at}, Memory: &statsapi.MemoryStats{Time: at}}
+	// A sum is nil as long as no pod has the figure.
 	add := func(to **uint64, n *uint64) {
 		if n != nil && *to == nil {
 			*to = number(0)

@@ -28,6 +28,7 @@ func (w onePrefix) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return to, bufio.NewReadWriter(buf.Reader, bufio.NewWriter(to)), nil
 }
 
+// onePrefixConn changes frames on their way to the client.
 type onePrefixConn struct{ net.Conn }
 
 // Write writes what is flushed at once: a frame, if it is short.
@@ -52,6 +53,8 @@ func withOnePrefix(p []byte) (frame []byte, is bool) {
 	if len(p) < 4 {
 		return nil, false
 	}
+	// A length of 126 says that the length is in the next two bytes; the eight-byte form is not
+	// changed.
 	head, size := 2, int(p[1])
 	if size == 126 {
 		head = 4
@@ -62,6 +65,7 @@ func withOnePrefix(p []byte) (frame []byte, is bool) {
 		return nil, false
 	}
 
+	// The shorter payload may need the shorter form of the length.
 	payload := bytes.Replace(p[head:], []byte(doubled), []byte(single), 1)
 	frame = []byte{p[0]}
 	if len(payload) < 126 {

@@ -36,6 +36,7 @@ var claimFigures = []struct {
 		}},
 }
 
+// claimDesc has the labels of all metrics of claims.
 func claimDesc(name, help string) *prometheus.Desc {
 	return desc("kubelet_volume_stats_"+name, help, "namespace", "persistentvolumeclaim")
 }
@@ -54,6 +55,7 @@ func (m claimMetrics) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 
+	// Pods that share a claim have the same figures of it.
 	done := map[statsapi.PVCReference]bool{}
 	for i := range all.Pods {
 		for j := range all.Pods[i].VolumeStats {

@@ -23,6 +23,7 @@ import (
 // server/flagz): a text for people, or an object of config.k8s.io for clients that ask for one. Its types are used
 // here. Its handlers are not: they would link the API server's negotiation, encoders and metrics into the program.
 
+// zWarning is upstream's text, with the names of the program and the page.
 const (
 	component = "kubelet"
 	zWarning  = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n"
@@ -42,6 +43,7 @@ func zForms(accept, kind string) (zForm, bool) {
 		return text, true
 	}
 
+	// A clause is a format that the client accepts, and how much.
 	type clause struct {
 		form    zForm
 		quality float64
@@ -56,6 +58,7 @@ func zForms(accept, kind string) (zForm, bool) {
 		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
 			quality = q
 		}
+		// Text must be asked for without parameters of an object, and an object with all of them.
 		switch plain := params["g"] == "" && params["v"] == "" && params["as"] == ""; {
 		case plain && slices.Contains([]string{"text/plain", "text/*", "*/*"}, media):
 			known = append(known, clause{text, quality})
@@ -66,6 +69,7 @@ func zForms(accept, kind string) (zForm, bool) {
 		}
 	}
 
+	// Of formats with equal quality the first one named wins.
 	slices.SortStableFunc(known, func(a, b clause) int { return cmp.Compare(b.quality, a.quality) })
 	if len(known) == 0 || known[0].quality <= 0 {
 		return zForm{}, false
@@ -115,6 +119,7 @@ func zPage(w http.ResponseWriter, r *http.Request, kind string, text func(io.Wri
 // statusPage shows the versions of this program, since when it runs, and which endpoints it has.
 func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) {
 	up := int64(time.Since(began).Seconds())
+	// The emulated version is the binary's without the patch.
 	binary := strings.TrimPrefix(s.opts.Version, "v")
 	emulated := binary
 	if parts := strings.SplitN(binary, ".", 3); len(parts) == 3 {

@@ -41,6 +41,7 @@ func New() *Reader {
 	return r
 }
 
+// at returns a reader of files in other places than the system's, if tests ask for them.
 func at(cgroups, proc, devices string) *Reader {
 	return &Reader{slow: slow, size: sizeOf, cgroups: cgroups, proc: proc, devices: devices,
 		unified: exists(filepath.Join(cgroups, "cgroup.controllers")),

@@ -79,6 +79,7 @@ func (r *Reader) readIO(g *Group, file string) {
 	if err != nil {
 		return
 	}
+	// Pairs of other names, such as those of discards, are left out.
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) < 2 {

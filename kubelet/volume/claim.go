@@ -23,6 +23,7 @@ func (claimKind) of(v *v1.Volume) bool {
 
 func (claimKind) path(j job) (string, error) { return j.storage.Path(j.pod, j.volume.Name) }
 
+// prepare hands a claim of a hostPath PersistentVolume to the kind hostPath: host is not nil then.
 func (claimKind) prepare(ctx context.Context, j job) error {
 	host, err := j.storage.Prepare(ctx, j.pod, j.volume)
 	if err != nil || host == nil {

@@ -67,6 +67,7 @@ func makeEmptyDir(dir string, j job) error {
 	if err := os.MkdirAll(parent, 0o750); err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
 	}
+	// The folder is made under another name, which no container's path can be.
 	stage, err := os.MkdirTemp(parent, "..new-")
 	if err != nil {
 		return fmt.Errorf("making volume folder: %w", err)
@@ -115,6 +116,7 @@ func podMemoryLimit(pod *v1.Pod) int64 {
 		}
 	}
 
+	// Sidecars run beside the containers; of other init containers only one runs at a time.
 	var sum, largest int64
 	for _, c := range pod.Spec.Containers {
 		q, ok := c.Resources.Limits[v1.ResourceMemory]
@@ -149,6 +151,7 @@ func hugePage(pod *v1.Pod, medium v1.StorageMedium) (int64, error) {
 		return q.Value(), nil
 	}
 
+	// Without a size in the medium the containers must leave no choice.
 	sizes := map[int64]bool{}
 	for _, c := range append(append([]v1.Container{}, pod.Spec.InitContainers...), pod.Spec.Containers...) {
 		for name := range c.Resources.Requests {

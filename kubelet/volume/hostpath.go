@@ -95,6 +95,7 @@ func typeWords(t v1.HostPathType) string {
 	return fmt.Sprintf("of a known type (%q)", t)
 }
 
+// makeDirectory and makeFile make what the types DirectoryOrCreate and FileOrCreate ask for.
 func makeDirectory(p string) error {
 	if err := os.MkdirAll(p, 0o755); err != nil {
 		return fmt.Errorf("making host path: %w", err)

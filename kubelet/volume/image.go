@@ -12,6 +12,7 @@ type imageKind struct{ noFolder }
 
 func (imageKind) of(v *v1.Volume) bool { return v.Image != nil }
 
+// An empty path means that the runtime mounts the volume.
 func (imageKind) path(job) (string, error) { return "", nil }
 
 func (imageKind) prepare(context.Context, job) error { return nil }

@@ -202,6 +202,8 @@ func (m *Manager) job(p *podVolumes, pod *v1.Pod, facts Facts, v *v1.Volume) job
 	return j
 }
 
+// prepareAll prepares the volumes at the same time; each has its own error. The first success of a
+// volume is measured from the pod's beginning.
 func (m *Manager) prepareAll(ctx context.Context, p *podVolumes, pod *v1.Pod, facts Facts) error {
 	errs := make([]error, len(pod.Spec.Volumes))
 	var all sync.WaitGroup
@@ -244,6 +246,7 @@ func (m *Manager) keepFresh(ctx context.Context, p *podVolumes) {
 		}
 		timer.Reset(wait)
 
+		// After a renewal only the time of the next one is computed anew.
 		select {
 		case <-ctx.Done():
 			return

@@ -76,6 +76,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if host == "" {
 		return Mount{}, false, nil
 	}
+	// What must be right when a container starts may have changed since the volume was prepared.
 	if k, ok := kindOf(v).(checked); ok {
 		if err := k.beforeStart(source); err != nil {
 			return Mount{}, false, fmt.Errorf("volume %q: %w", vm.Name, err)
@@ -90,6 +91,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 	if err != nil {
 		return Mount{}, false, fmt.Errorf("mounting volume %q: %w", vm.Name, err)
 	}
+	// A part of a volume is bound to a path of its own, which containers cannot change any more.
 	if sub != "" {
 		bind := filepath.Join(m.opts.podDir(j.pod.UID), "volume-subpaths", vm.Name, j.container.Name,
 			fmt.Sprint(j.index))
@@ -99,6 +101,7 @@ func (m *Manager) mount(j mountJob, known func(string) (string, bool)) (one Moun
 		}
 	}
 
+	// Volumes that the kubelet writes are read-only for containers.
 	_, filled := kindOf(v).(written)
 	return Mount{
 		Name: vm.Name, HostPath: host, ContainerPath: at,
@@ -124,6 +127,7 @@ func (m *Manager) subPath(vm *v1.VolumeMount, known func(string) (string, bool))
 	return paths.CleanSubPath(sub, m.windows)
 }
 
+// findVolume returns nil if the pod has no volume of that name.
 func findVolume(pod *v1.Pod, name string) *v1.Volume {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == name {

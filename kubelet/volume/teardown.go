@@ -114,6 +114,7 @@ func (m *Manager) Close() {
 	}
 }
 
+// close ends what runs for the pod and forgets its secrets. It may be called again.
 func (p *podVolumes) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,6 +35,7 @@ func (m Measure) LocalUsage(ctx context.Context, uid types.UID) []measure.Usage 
 		func(v *v1.Volume) bool { return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault })
 }
 
+// measureVolumes measures the wanted volumes of a pod; none if the pod is not known.
 func measureVolumes(ctx context.Context, m *Manager, uid types.UID,
 	wanted func(*v1.Volume) bool) (out []measure.Usage) {
 	m.mu.Lock()

@@ -42,6 +42,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 			return err
 		}
 	}
+	// All sources are read before anything is written: a missing one leaves the files as they are.
 	if err := want.Check(j.windows); err != nil {
 		return err
 	}
@@ -61,6 +62,7 @@ func (k written) prepare(ctx context.Context, j job) error {
 	return err
 }
 
+// makeFolder makes the folder in memory, unless the files may be on the disk.
 func (k written) makeFolder(dir string) error {
 	if !k.onDisk {
 		return disk.MountMemory(dir, 0, 0o755, nil)

@@ -55,6 +55,8 @@ func ReadCluster(ctx context.Context, kubeconfig string) (c path.Cluster, err er
 	return c, nil
 }
 
+// toNode takes the first internal address for the node's own, and others for those of another
+// family.
 func toNode(n *v1.Node) path.ClusterNode {
 	out := path.ClusterNode{Name: n.Name, System: n.Labels[v1.LabelOSStable], Zone: n.Labels[v1.LabelTopologyZone]}
 	for _, text := range append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR) {
@@ -75,6 +77,7 @@ func toNode(n *v1.Node) path.ClusterNode {
 	return out
 }
 
+// toPod names the reason of the first container that waits.
 func toPod(p *v1.Pod) path.Pod {
 	out := path.Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
 		Phase: string(p.Status.Phase)}
@@ -105,6 +108,8 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 			}
 		}
 	}
+	// The single fields are those of the lists' first elements; add leaves out what is there
+	// already.
 	add(&inside, append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP)...)
 	add(&outside, s.Spec.ExternalIPs...)
 	for _, in := range s.Status.LoadBalancer.Ingress {
@@ -124,6 +129,7 @@ func toServices(s *v1.Service, all []discoveryv1.EndpointSlice) (out []path.Serv
 			Port:      uint16(p.Port),
 			Addresses: inside, Local: localInside, Headless: headless, Backends: backendsOf(s, p.Name, all)}
 		out = append(out, one)
+		// Node ports and outside addresses have the traffic policy of outside.
 		if len(outside) > 0 || p.NodePort != 0 {
 			one.Addresses = outside
 			one.NodePort = uint16(p.NodePort)

@@ -42,6 +42,7 @@ func parseNFT(data []byte) ([]path.Rule, error) {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("reading nft's output: %w", err)
 	}
+	// Rules of a chain are in their order; maps lead from frontends to chains.
 	chains := map[string][]any{}
 	for _, o := range doc.NFTables {
 		if o.Rule != nil {
@@ -142,6 +143,8 @@ func backends(chains map[string][]any, chain string, seen map[string]bool) (out 
 	return backendsOfRules(chains, chains[chain], seen)
 }
 
+// backendsOfRules collects the addresses to which rules translate, and those of chains that they
+// lead to.
 func backendsOfRules(chains map[string][]any, rules []any, seen map[string]bool) (out []netip.AddrPort) {
 	var visit func(v any, translates bool)
 	visit = func(v any, translates bool) {
@@ -170,6 +173,7 @@ func backendsOfRules(chains map[string][]any, rules []any, seen map[string]bool)
 	return out
 }
 
+// appendBackend adds nothing if the two are no address and port.
 func appendBackend(out []netip.AddrPort, addr, port any) []netip.AddrPort {
 	text, ok1 := addr.(string)
 	number, ok2 := port.(float64)
@@ -187,6 +191,7 @@ func parseIPTables(text string) ([]path.Rule, error) {
 		if len(words) < 4 || words[0] != "-A" || !strings.HasPrefix(words[1], "KUBE-") {
 			continue
 		}
+		// Options after "!" are negations, which are left out.
 		rule := map[string]string{}
 		for i := 2; i+1 < len(words); i++ {
 			if strings.HasPrefix(words[i], "-") && (i == 2 || words[i-1] != "!") {
@@ -239,6 +244,7 @@ func splitTables(r *path.Rule, chains map[string][]map[string]string, chain stri
 	}
 }
 
+// tableBackends and tableBackendsOf follow the chains, each once.
 func tableBackends(chains map[string][]map[string]string, chain string, seen map[string]bool) (out []netip.AddrPort) {
 	if seen[chain] {
 		return nil

@@ -76,6 +76,7 @@ func readOVN(ctx context.Context, n *path.Node, o Options) (ovs, ovn error) {
 	return ovs, nil
 }
 
+// readDatabase reads tables once: it subscribes, takes what comes first, and ends the connection.
 func readDatabase(ctx context.Context, address, database string, columns map[string][]string) (tables, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseWait)
 	defer cancel()
@@ -151,6 +152,7 @@ func ovnOf(north, south tables) *path.OVN {
 		o.Routers = append(o.Routers, routerOf(north, row))
 	}
 
+	// The southbound database tells at which chassis ports are.
 	for _, row := range south["Port_Binding"] {
 		b := path.Binding{Port: row.Text("logical_port")}
 		for _, id := range row.UUIDs("chassis") {
@@ -188,6 +190,7 @@ func balancerOf(row ovsdb.Row) path.Balancer {
 	return b
 }
 
+// switchOf has the ports, ACLs and load balancers of one switch, which other tables hold by id.
 func switchOf(north tables, row ovsdb.Row) path.LogicalSwitch {
 	s := path.LogicalSwitch{Name: row.Text("name"), Balancers: row.Texts("load_balancer")}
 	for _, id := range row.UUIDs("load_balancer_group") {
@@ -210,6 +213,7 @@ func switchOf(north tables, row ovsdb.Row) path.LogicalSwitch {
 	return s
 }
 
+// aclOf is one ACL; one for to-lport judges packets that leave the switch.
 func aclOf(row ovsdb.Row) path.ACL {
 	priority, _ := strconv.Atoi(row.Text("priority"))
 	return path.ACL{Name: row.Text("name"), Out: row.Text("direction") == "to-lport",
@@ -236,6 +240,7 @@ func portGroups(o *path.OVN, north tables) {
 	}
 }
 
+// routerOf notes what is not followed in Other.
 func routerOf(north tables, row ovsdb.Row) path.LogicalRouter {
 	r := path.LogicalRouter{Name: row.Text("name")}
 	for _, id := range row.UUIDs("ports") {

@@ -49,6 +49,7 @@ func Read(ctx context.Context, o Options) (path.Node, error) {
 		}
 		n.Name = strings.ToLower(name)
 	}
+	// What cannot be read is noted by name, and the reading goes on.
 	unread := func(what string, err error) {
 		if err != nil {
 			n.Unread[what] = err.Error()

@@ -30,6 +30,7 @@ func readServices(ctx context.Context, n *path.Node) map[string]error {
 // path.UnreadServices and path.UnreadServices6. A host without rules of kube-proxy for IPv6 serves none there; that
 // they could not be read is something else.
 func servicesFrom(ctx context.Context, n *path.Node, run run) map[string]error {
+	// nft is asked first; iptables only if there are no tables of kube-proxy.
 	families, nftErr := proxyTables(ctx, run)
 	if nftErr == nil && len(families) > 0 {
 		unread := map[string]error{}
@@ -81,6 +82,7 @@ func proxyTables(ctx context.Context, run run) (families []string, err error) {
 	return families, nil
 }
 
+// addRules adds what could be parsed, also with an error.
 func addRules(n *path.Node, data []byte, parse func([]byte) ([]path.Rule, error)) error {
 	rules, err := parse(data)
 	n.Services = append(n.Services, rules...)
@@ -89,6 +91,7 @@ func addRules(n *path.Node, data []byte, parse func([]byte) ([]path.Rule, error)
 
 func parseSaved(data []byte) ([]path.Rule, error) { return parseIPTables(string(data)) }
 
+// output runs a program, with what it says on standard error in the error.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var errs bytes.Buffer

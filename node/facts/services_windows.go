@@ -12,6 +12,7 @@ func readServices(ctx context.Context, n *path.Node) map[string]error {
 	return map[string]error{path.UnreadHNS: readHNS(ctx, n)}
 }
 
+// readHNS sets n.HNS only if everything could be read.
 func readHNS(ctx context.Context, n *path.Node) (err error) {
 	client := hcn.New(hcn.Options{})
 	h := &path.HNS{}

@@ -37,6 +37,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward"); err == nil {
 		f.Linux.Forwarding = strings.TrimSpace(string(text))
 	}
+	// The file is there once the kernel's module of connection tracking is loaded.
 	_, err := os.Stat("/proc/sys/net/netfilter/nf_conntrack_max")
 	f.Linux.Conntrack = err == nil
 	f.Linux.CgroupV2, f.Linux.Controllers = controllers()
@@ -51,6 +52,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 			f.Proxies = append(f.Proxies, v)
 		}
 	}
+	// A journal of ours, which says who this node is, counts before a kubelet.conf.
 	if f.Joined == nil {
 		f.Joined = strangersConfig(s.Kubeconfig())
 	}
@@ -88,6 +90,8 @@ func controllers() (v2 bool, list []string) {
 	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return true, strings.Fields(string(text))
 	}
+	// With cgroups of version 1 each line has name, hierarchy, number of groups, and 1 for a
+	// controller that is on.
 	text, err := os.ReadFile("/proc/cgroups")
 	if err != nil {
 		return false, nil
@@ -106,6 +110,7 @@ func adapters() (list []preflight.Adapter) {
 	if err != nil {
 		return nil
 	}
+	// Addresses are in hexadecimal; the default route has neither a destination nor a mask.
 	for _, line := range strings.Split(string(text), "\n") {
 		w := strings.Fields(line) // interface, destination, gateway, …, mask is the eighth
 		if len(w) < 8 || w[1] != "00000000" || w[7] != "00000000" {
@@ -130,6 +135,7 @@ func adapters() (list []preflight.Adapter) {
 }
 
 // free returns the bytes that are free where a path is, or will be; -1 if that is not known.
+// A folder that is not there yet counts as the nearest one above it.
 func free(path string) int64 {
 	for {
 		var fs unix.Statfs_t
@@ -147,6 +153,7 @@ func free(path string) int64 {
 var nodePorts = []int{10250, 10248, 10256, 10249, 10261}
 
 // usedPorts returns who listens on ports of ours.
+// The list is nil if /proc cannot be read; a port whose process is not known has PID 0.
 func usedPorts() (list []preflight.Port) {
 	inodes := map[string]int{}
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -173,6 +180,7 @@ func usedPorts() (list []preflight.Port) {
 }
 
 // readSockets adds the sockets that listen on ports of ours, by inode.
+// The keys of into are inodes as text, the values ports.
 func readSockets(file string, into map[string]int) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -196,6 +204,7 @@ func readSockets(file string, into map[string]int) {
 }
 
 // socketOwners finds the processes that hold sockets.
+// The result has no entry for a socket whose process this user may not look at.
 func socketOwners(inodes map[string]int) map[string]int {
 	out := map[string]int{}
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // of processes that end meanwhile: skipped below
@@ -214,6 +223,7 @@ func socketOwners(inodes map[string]int) map[string]int {
 }
 
 // failsOn reads two settings of the kubelet whose defaults are true.
+// An absent setting counts as true; a text that cannot be parsed as false.
 func failsOn(text string) (swap, v1 bool) {
 	doc := struct {
 		Swap *bool `json:"failSwapOn"`

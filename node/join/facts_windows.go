@@ -44,6 +44,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		}
 	}
 
+	// Without the libraries of HNS a call would only repeat what is missing.
 	if len(w.NoService) == 0 {
 		w.HNS = askHNS(ctx)
 	}
@@ -64,6 +65,7 @@ func gather(ctx context.Context, s *Setup, f *preflight.Facts) {
 		regText(biosKey, "ChassisAssetTag"))
 }
 
+// controlKey, sessionKey and biosKey are below HKEY_LOCAL_MACHINE.
 const (
 	controlKey = `SYSTEM\CurrentControlSet\Control`
 	sessionKey = controlKey + `\Session Manager`
@@ -78,12 +80,14 @@ func gatherServices(f *preflight.Facts) {
 	}
 	defer m.Close()
 	ours := map[int]*services.Status{}
+	// The ports of each service, as nodePorts has them on Linux.
 	for name, numbers := range map[string][]int{"kubelet": {10250, 10248}, "kube-proxy": {10256, 10249},
 		"porthole-routes": {10261}} {
 		st, err := m.Get(name)
 		if err != nil || st == nil {
 			continue
 		}
+		// A service of the same name that others made is not ours.
 		own := services.CheckOwner(st.Spec) == nil
 		if name == "kubelet" {
 			f.Kubelet = preflight.ExistingKubelet{Program: strings.Join(st.Command, " "), Ours: own}
@@ -98,6 +102,7 @@ func gatherServices(f *preflight.Facts) {
 		f.Windows.RemoteAccess = st.State == "running"
 	}
 
+	// A service of ours that runs explains a port; any other listener is looked for.
 	for _, n := range []int{10250, 10248, 10256, 10249, 10261} {
 		if st := ours[n]; st != nil {
 			f.Ports = append(f.Ports, preflight.Port{Number: n, PID: int(st.PID), Program: st.Command[0], Ours: true})
@@ -108,6 +113,7 @@ func gatherServices(f *preflight.Facts) {
 }
 
 // inUse reports whether another program listens on a port.
+// A port that another program has for itself alone is WSAEACCES.
 func inUse(number int) bool {
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(number))
 	if err != nil {
@@ -141,6 +147,8 @@ func missingLibraries() (missing []string) {
 // hnsTime is how long HNS may take to answer.
 const hnsTime = 10 * time.Second
 
+// askHNS returns why HNS does not answer. A call that hangs is left behind, as it cannot be
+// interrupted.
 func askHNS(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, hnsTime)
 	defer cancel()
@@ -168,6 +176,7 @@ func pendingRestarts() (list []string) {
 			list = append(list, text)
 		}
 	}
+	// Windows keeps a new name of the computer apart until it restarts.
 	active := regText(controlKey+`\ComputerName\ActiveComputerName`,
 		"ComputerName")
 	wanted := regText(controlKey+`\ComputerName\ComputerName`, "ComputerName")
@@ -192,6 +201,7 @@ func firewallPolicy() string {
 
 // onNetwork reports whether a folder is on a network drive.
 func onNetwork(dir string) bool {
+	// A path \\SERVER\SHARE is on the network without a drive.
 	volume := filepath.VolumeName(dir)
 	if strings.HasPrefix(volume, `\\`) {
 		return true
@@ -220,6 +230,7 @@ func buildOf(release string) uint32 {
 	return uint32(n)
 }
 
+// regText returns a text of HKEY_LOCAL_MACHINE; "" if key or value is not there.
 func regText(key, name string) string {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
 	if err != nil {
@@ -230,6 +241,7 @@ func regText(key, name string) string {
 	return v
 }
 
+// known is false if the value is not there or is no number.
 func regNumber(key, name string) (n uint64, known bool) {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
 	if err != nil {
@@ -240,6 +252,7 @@ func regNumber(key, name string) (n uint64, known bool) {
 	return n, err == nil
 }
 
+// hasValue reports whether the value is there, of whatever type.
 func hasValue(key, name string) bool {
 	k, err := registry.OpenKey(registry.LOCAL_MACHINE, key, registry.QUERY_VALUE)
 	if err != nil {

@@ -14,6 +14,7 @@ func init() {
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill() // there is nobody to tell
 		}
+		// Kill returns before the process has ended; nothing must run meanwhile.
 		select {}
 	}
 }

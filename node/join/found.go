@@ -29,6 +29,7 @@ type found struct {
 	pods, services string // ranges
 }
 
+// close ends the connection to the cluster, if there is one.
 func (f *found) close() {
 	if f.api != nil {
 		f.api.Close()
@@ -41,6 +42,8 @@ func (f *found) findCluster(ctx context.Context, s *Setup, r Request, before ear
 	c := &f.facts.Cluster
 	c.KubeletVers, c.UUID = kubelet.Version, s.UUID
 	err := f.reach(ctx, s, r, before)
+	// What is known of the cluster is noted even if it could not be reached to the end: the checks
+	// tell from it what is wrong.
 	if f.cluster != nil {
 		c.Server = f.cluster.Server
 		c.CAHash = f.cluster.CAHash
@@ -61,6 +64,8 @@ func (f *found) findCluster(ctx context.Context, s *Setup, r Request, before ear
 	}
 }
 
+// problem words an error for the checks. One without a check of its own counts as a failed
+// discovery.
 func problem(err error) *preflight.Problem {
 	var p *credential.Problem
 	if errors.As(err, &p) {
@@ -80,6 +85,7 @@ func (f *found) reach(ctx context.Context, s *Setup, r Request, before earlier) 
 		if err != nil {
 			return err
 		}
+		// A file with credentials of its own makes a token unnecessary.
 		f.cluster = &file.Cluster
 		if file.HasCredentials() && !r.TLSToken.Valid() {
 			f.bootstrap, err = file.API()
@@ -102,6 +108,7 @@ func (f *found) reach(ctx context.Context, s *Setup, r Request, before earlier) 
 			Cure: "kubeadm token create --print-join-command, and that line with porthole"}
 	}
 
+	// From here the cluster is known, and the token is the way to a certificate.
 	f.bootstrap, err = f.cluster.With(r.TLSToken, nil)
 	f.api = f.bootstrap
 	return err
@@ -114,6 +121,7 @@ func (f *found) asNode(s *Setup, pins credential.Pins) bool {
 	if err != nil || file.Pair == nil {
 		return false
 	}
+	// Pins limit a cluster of before too: another authority than the pinned ones is not trusted.
 	if file.Cluster, err = pins.Limit(file.Cluster); err != nil {
 		return false
 	}
@@ -142,6 +150,8 @@ func (f *found) read(ctx context.Context, s *Setup, before earlier) (err error) 
 	if err != nil {
 		return err
 	}
+	// What the user says counts before the cluster's settings, and these before what an earlier run
+	// noted.
 	f.pods = cmp.Or(s.PodCIDR, f.settings.PodSubnet, s.Journal.Facts[factPods])
 	f.services = cmp.Or(s.ServiceCIDR, f.settings.ServiceSubnet, s.Journal.Facts[factServices])
 	f.network = cmp.Or(s.Network, before.network, f.settings.Mode, routes.DefaultMode)
@@ -157,11 +167,13 @@ func (f *found) read(ctx context.Context, s *Setup, before earlier) (err error) 
 	if err != nil {
 		return err
 	}
+	// A node that has joined asks for the others with its own certificate later.
 	if c.Network.Declared = f.settings.Mode; !before.joined {
 		if err := readNodes(ctx, f.api, s.Name, &c.Network); err != nil {
 			return err
 		}
 	}
+	// The checks decide whether an object of our name is this machine.
 	if node != nil {
 		c.Existing = &preflight.ExistingNode{Ready: preflight.IsReady(node), UUID: node.Status.NodeInfo.SystemUUID}
 	}

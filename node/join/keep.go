@@ -32,6 +32,7 @@ func Keep(ctx context.Context, kubeconfig string) error {
 	if kubeconfig != where.Kubeconfig() {
 		return nil
 	}
+	// abandoned counts how often in a row the upgrade was interrupted and nobody held the lock.
 	for abandoned := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -49,6 +50,7 @@ func Keep(ctx context.Context, kubeconfig string) error {
 			abandoned = 0
 			continue
 		}
+		// An upgrade that only has a pause between two steps gets its time.
 		if abandoned++; abandoned < keepLooks {
 			unlock()
 			continue
@@ -73,6 +75,7 @@ func takeBack(ctx context.Context) error {
 	}
 	x := &exchange{setup: s, report: step.NewReport("UpgradeReport"), self: os.Getpid(),
 		say: func(text string) { klog.FromContext(ctx).Info("Upgrade", "what", text) }}
+	// It is read again under the lock: somebody may have ended it since.
 	if x.journal, err = readUpgrade(s.State); err != nil || !x.journal.Interrupted() {
 		return err
 	}

@@ -39,6 +39,7 @@ func Leave(ctx context.Context, o LeaveOptions, p Progress) step.Report {
 	return l.report
 }
 
+// leave is one run. setup is nil until prepare has read the journal.
 type leave struct {
 	LeaveOptions
 	progress Progress
@@ -46,6 +47,7 @@ type leave struct {
 	setup    *Setup
 }
 
+// all takes a node back. It returns an error if something is left.
 func (l *leave) all(ctx context.Context) error {
 	joined, err := l.prepare()
 	if err != nil {
@@ -55,6 +57,7 @@ func (l *leave) all(ctx context.Context) error {
 		l.report.Outcome = step.Unchanged
 		return nil
 	}
+	// A dry run takes no lock, since it changes nothing.
 	if l.DryRun {
 		l.report.Outcome = step.Planned
 		return l.plan()
@@ -65,6 +68,7 @@ func (l *leave) all(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	// The drain comes while the node's certificate is still there.
 	if err := l.drain(ctx); err != nil {
 		if !l.Force {
 			return fmt.Errorf("%w (--force leaves all the same)", err)
@@ -111,6 +115,7 @@ func (l *leave) drain(ctx context.Context) error {
 
 // undo takes the steps back, removes what the node's programs made, and looks again.
 func (l *leave) undo(ctx context.Context) error {
+	// The state is saved first, so that an interrupted leave is carried on as one.
 	s := l.setup
 	s.Journal.State = step.StateLeaving
 	runner := &step.Runner{Journal: s.Journal, Now: time.Now, Progress: l.progress.Step,
@@ -124,6 +129,7 @@ func (l *leave) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Steps are undone from the last to the first; the identity is the first of all.
 	steps = append([]step.Step{install.Key{Node: &s.Node}, install.Certificate{Node: &s.Node}}, steps...)
 	if err := l.undoSteps(ctx, runner, steps); err != nil {
 		return err
@@ -140,6 +146,7 @@ func (l *leave) undo(ctx context.Context) error {
 		}
 		return fmt.Errorf("%d things of Porthole are left", len(left))
 	}
+	// The journal goes last: as long as it is there, leave can be run again.
 	return errors.Join(install.DropState(upgradeFile(s.State)), install.DropJournal(s.Node.Journal()))
 }
 
@@ -149,6 +156,7 @@ func (l *leave) undoSteps(ctx context.Context, runner *step.Runner, steps []step
 	err := beforeUndo(ctx, l.setup)
 	now := slices.DeleteFunc(slices.Clone(steps), func(s step.Step) bool { return afterPods(s) })
 	results, failed := runner.Undo(ctx, now)
+	// Pods need the CNI plugins to end; these steps are undone after them.
 	l.report.Steps = results
 	err = errors.Join(err, failed)
 	if failed := endPods(ctx, l.setup); failed != nil {

@@ -26,6 +26,7 @@ import (
 // content.
 func undoSteps(s *Setup) ([]step.Step, error) {
 	var list []step.Step
+	// A step that is undone needs no content.
 	none := func() []byte { return nil }
 	file := func(name, path string) { list = append(list, install.File{Name: name, Path: path, Content: none}) }
 
@@ -47,6 +48,7 @@ func undoSteps(s *Setup) ([]step.Step, error) {
 	file("routes-config", routesEnv)
 	file("routes-bgp", routesBGP)
 	file("environment", systemd.Environment)
+	// Undoing goes from the end: the programs stop before their files go.
 	m := manager()
 	for _, unit := range []string{"porthole-routes", "kubelet"} {
 		list = append(list, install.Start{Unit: unit, Manager: m, Facts: s.Journal.Facts})
@@ -74,6 +76,7 @@ func endPods(ctx context.Context, s *Setup) error {
 
 // afterUndo removes what else the node's programs made: the network of the pods, volumes and logs. No pod may be left.
 func afterUndo(ctx context.Context, s *Setup, keepLogs bool) error {
+	// Each of these is tried, whatever became of the others.
 	err := errors.Join(podnet.Remove(cniConf), removeTunnelDevice(s.Choices), leaveSwitch(ctx, s),
 		unmountBelow(s.Kubelet),
 		platform.UnshareMounts(s.Kubelet))
@@ -101,6 +104,7 @@ func ended(ctx context.Context, installDir string) error {
 	defer cancel()
 	for {
 		busy := nodeProgram(installDir)
+		// The ports are those at which the two programs answer for their health.
 		for _, port := range []int{10248, 10261} {
 			if c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
 				c.Close()
@@ -145,6 +149,7 @@ func mountsBelow(dir string) (list []string, err error) {
 		return nil, fmt.Errorf("listing mounts: %w", err)
 	}
 	for _, line := range strings.Split(string(text), "\n") {
+		// Mount points are written with octal escapes; \040 is a blank (proc(5)).
 		if w := strings.Fields(line); len(w) > 1 && strings.HasPrefix(w[1], dir+"/") {
 			list = append(list, strings.ReplaceAll(w[1], `\040`, " "))
 		}
@@ -154,6 +159,7 @@ func mountsBelow(dir string) (list []string, err error) {
 	return list, nil
 }
 
+// A mount point that is gone meanwhile (EINVAL) is no error.
 func unmountBelow(dir string) error {
 	list, err := mountsBelow(dir)
 	for _, m := range list {
@@ -192,6 +198,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		list = append(list, "step "+e.ID)
 	}
 	for _, st := range steps {
+		// Only files are looked for; what other steps made is found by what it does.
 		f, ok := st.(install.File)
 		if !ok {
 			continue
@@ -221,6 +228,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 		return nil, err
 	}
 	list = append(list, found...)
+	// Port 10250 is the kubelet's, 10261 that of porthole-routes.
 	for _, p := range usedPorts() {
 		if p.Ours && (p.Number == 10250 || p.Number == 10261) {
 			list = append(list, fmt.Sprintf("process %s (pid %d)", p.Program, p.PID))

@@ -70,14 +70,17 @@ func beforeUndo(ctx context.Context, s *Setup) error {
 	proxy.Config.Winkernel = kubeproxyconfig.KubeProxyWinkernelConfiguration{NetworkName: podnet.NetworkName,
 		EnableDSR: true}
 	errs = append(errs, kubeproxy.Cleanup(ctx, proxy))
+	// The routes of pods are told from the host's own by the range of pods.
 	pods, _ := netip.ParsePrefix(s.Pods) // not valid: no route counts as one of pods
 	errs = append(errs, leaveSwitch(ctx, s))
 	return errors.Join(append(errs,
 		routes.Cleanup(ctx, routes.Options{ConfDir: cniConf(s), StateDir: s.State, Cluster: pods}))...)
 }
 
+// cniConf is the folder of CNI configurations, kubeadm's on C:.
 func cniConf(s *Setup) string { return filepath.Join(rootFolder(s.Root), "etc", "cni", "net.d") }
 
+// A service that is not there, or not ours, is left alone without an error.
 func stopService(ctx context.Context, m *services.Manager, name string) error {
 	st, err := m.Get(name)
 	if err != nil || st == nil || services.CheckOwner(st.Spec) != nil {
@@ -124,6 +127,7 @@ func removeTree(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	// A link to a folder is no folder to ReadDir's entries, and Remove takes the link.
 	errs := []error{err}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -199,6 +203,7 @@ func leftovers(ctx context.Context, s *Setup) (list []string, err error) {
 
 // leftInstalled returns the installed programs that are left. That of this process cannot be removed: Windows does so
 // when it starts again.
+// A program of this process is told by what file it is, not by its path.
 func leftInstalled(dir string) (list []string, err error) {
 	self, err := os.Executable()
 	if err != nil {

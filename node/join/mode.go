@@ -47,6 +47,7 @@ func (s *Setup) checkRoutes(args []string) error {
 		return nil
 	}
 	args = slices.Clone(args)
+	// Only while the user's file is there; otherwise the copy of an earlier run counts.
 	for i, a := range args {
 		if _, err := os.Stat(s.BGPConfig); err == nil && strings.HasPrefix(a, "--bgp-config=") {
 			args[i] = "--bgp-config=" + s.BGPConfig
@@ -62,6 +63,7 @@ func (s *Setup) checkRoutes(args []string) error {
 const switchTime = 5 * time.Second
 
 // switchOptions are what leaving needs to know of the mode ovn, as the flags for porthole-routes say it.
+// Later flags win, as for porthole-routes itself.
 func switchOptions(s *Setup) ovn.Options {
 	o := ovn.Options{Node: s.Name, Database: platform.OVSDatabase}
 	for _, a := range s.RoutesArgs {

@@ -25,6 +25,7 @@ func networkFacts(ctx context.Context, api *credential.API, s *Setup, f *preflig
 	if !hasRoutes(s.Network) {
 		return nil
 	}
+	// Rights are asked one by one, so that the check can name those that are missing.
 	f.Cluster.Forbidden = nil // it may be asked again
 	for _, need := range needs() {
 		may, err := api.May(ctx, need[0], need[1], need[2])
@@ -42,6 +43,7 @@ func networkFacts(ctx context.Context, api *credential.API, s *Setup, f *preflig
 }
 
 // readNodes notes what other nodes tell about the cluster's network. Whoever may not list nodes learns nothing.
+// The addresses of this machine's links tell which nodes are reached without a router.
 func readNodes(ctx context.Context, api *credential.API, self string, n *preflight.Network) error {
 	nodes, err := api.Nodes(ctx)
 	if credential.Code(err) == http.StatusForbidden {
@@ -73,6 +75,7 @@ func (r *run) topologies(ctx context.Context, f *found) error {
 	return nil
 }
 
+// adviceOf copies the advice into the words of the checks.
 func adviceOf(a fit.Advice) *preflight.Advice {
 	out := &preflight.Advice{Plugin: a.Plugin, Mode: a.Mode, Flags: a.Flags, Why: a.Why, Change: a.Change}
 	for _, u := range a.Unread {
@@ -82,6 +85,7 @@ func adviceOf(a fit.Advice) *preflight.Advice {
 }
 
 // clusterReader reads what package fit asks for, with whatever credentials this machine has.
+// What is forbidden is left out where the answer can do without; other errors end the reading.
 type clusterReader struct{ api *credential.API }
 
 // Nodes lists the nodes; none if that is forbidden, as it is to tokens.

@@ -22,6 +22,8 @@ func newPlan(s *Setup, f *found, r Request) (p plan, err error) {
 	s.Journal.Node = s.Name
 	s.Journal.Server = s.Cluster.Server
 	s.Journal.CAHash = s.Cluster.CAHash
+	// The choices are in the journal before the first step, so that a run that is interrupted can
+	// be repeated without arguments.
 	if err := s.remember(); err != nil {
 		return p, err
 	}
@@ -39,6 +41,7 @@ func newPlan(s *Setup, f *found, r Request) (p plan, err error) {
 	if r.Wait == WaitReady {
 		p.waits = append(p.waits, install.Ready{Node: &s.Node})
 	}
+	// The record that the node has joined is the last step.
 	p.waits = append(p.waits, install.Record{Journal: s.Journal})
 	return p, nil
 }

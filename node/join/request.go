@@ -77,6 +77,7 @@ var Networks = append(routes.Modes(), "flannel", "none")
 // over returns the choices of a run that names no cluster: `porthole join` alone means "as before". A network that it
 // names stays, to be refused if it is another one, and checks may be ignored beside those of before.
 func (c Choices) over(before Choices) Choices {
+	// The choices of before count as a whole, even where this run gives others.
 	out := before
 	out.Network = cmp.Or(c.Network, before.Network)
 	out.Ignore = slices.Concat(c.Ignore, before.Ignore)

@@ -51,6 +51,7 @@ type earlier struct {
 // errRefused ends a run whose checks failed; they are in the report.
 var errRefused = errors.New("a check failed, and nothing was changed")
 
+// all is the run in its order. What it found is closed at its end, whatever happens.
 func (r *run) all(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.request.Timeout)
 	defer cancel()
@@ -59,6 +60,7 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.prepare(&f.facts); err != nil {
 		return err
 	}
+	// Only a run that may change something takes the lock.
 	if !r.request.DryRun && !r.request.Plan {
 		unlock, err := lock(r.setup.State)
 		if err != nil {
@@ -69,6 +71,7 @@ func (r *run) all(ctx context.Context) error {
 
 	gather(ctx, r.setup, &f.facts)
 	f.findCluster(ctx, r.setup, r.request, r.before)
+	// A plan is worth most when a check fails, so it is told then too.
 	if err := r.check(f); err != nil {
 		return errors.Join(err, r.topologies(ctx, f))
 	}
@@ -94,6 +97,7 @@ func (r *run) prepare(facts *preflight.Facts) error {
 		return err
 	}
 
+	// A journal may be there without a finished join: begun says that something was changed.
 	j := s.Journal
 	r.before = earlier{begun: len(j.Steps) > 0 || j.State == step.StateJoined, joined: j.State == step.StateJoined}
 	if r.request.NodeName == "" && j.Node != "" { // a name that was given at the first run
@@ -103,6 +107,7 @@ func (r *run) prepare(facts *preflight.Facts) error {
 	if err != nil {
 		return err
 	}
+	// A request that names a cluster is a new one, and its choices count as they are.
 	if r.before.network = choices.Network; ok && r.request.Endpoint == "" && r.request.File == "" {
 		s.choose(s.over(choices))
 	}
@@ -138,6 +143,7 @@ func (r *run) apply(ctx context.Context, p plan, facts *preflight.Facts) error {
 	if !r.before.joined {
 		s.Journal.State = step.StateJoining
 	}
+	// Signing requests may have to be approved by hand; the user is told how.
 	s.Waiting = func(name string) {
 		r.progress.Say("waiting for approval: kubectl certificate approve " + name)
 	}
@@ -145,6 +151,7 @@ func (r *run) apply(ctx context.Context, p plan, facts *preflight.Facts) error {
 		Save:   func(j step.Journal) error { return install.SaveJournal(s.Node.Journal(), j) },
 		Before: func(id string) { testPoint(id + "/before") }, After: func(id string) { testPoint(id + "/after") }}
 
+	// The identity comes first, because the last checks ask with the node's certificate.
 	if err := r.part(ctx, runner, p.identity); err != nil {
 		return err
 	}
@@ -166,6 +173,7 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 	if err == nil {
 		return nil
 	}
+	// The step that failed is the last one with a result.
 	_, goesOn := steps[len(results)-1].(step.Continuer)
 	if goesOn && (errors.Is(err, install.ErrTime) || ctx.Err() != nil || errors.Is(err, credential.ErrUnreachable)) {
 		r.report.Outcome = step.TimedOut
@@ -177,6 +185,7 @@ func (r *run) part(ctx context.Context, runner *step.Runner, steps []step.Step) 
 // of the others. If this refuses, or another machine takes the name at the same moment, what was done so far is
 // undone.
 func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.Step, facts *preflight.Facts) error {
+	// A node that has joined already is not checked again as a stranger.
 	if r.request.DryRun || r.before.joined {
 		return nil
 	}
@@ -190,6 +199,7 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 	switch err := patient(ctx, func() error { return s.Claim(ctx) }); {
+	// The certificate goes only if this run made it.
 	case errors.Is(err, install.ErrTaken) &&
 		len(s.Journal.Steps) <= len(done): // nothing else was done, also not by an earlier run
 		return errors.Join(err, r.takeBack(ctx, runner, done))
@@ -197,6 +207,7 @@ func (r *run) checkAsNode(ctx context.Context, runner *step.Runner, done []step.
 		return err
 	}
 
+	// The checks are made again with what is known now; those of before are among them.
 	checks := preflight.Run(facts, s.Ignore)
 	if preflight.Outcome(checks) == "" {
 		return nil
@@ -230,6 +241,7 @@ func (r *run) takeBack(ctx context.Context, runner *step.Runner, done []step.Ste
 }
 
 // outcome tells what a run that came to its end did.
+// A run without a step that was "done" found everything as it should be.
 func (r *run) outcome() step.Outcome {
 	if r.request.DryRun {
 		return step.Planned

@@ -58,6 +58,7 @@ func newSetup(r Request) (*Setup, error) {
 	journal := step.NewJournal(s.Name, "")
 	s.Journal = &journal
 
+	// A link to the program leads to the folder where its other files are.
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
@@ -90,6 +91,7 @@ func (s *Setup) readJournal() (found bool, err error) {
 }
 
 // remember notes in the journal what the node is made with. It is on the disk with the next change.
+// Paths are kept as full ones.
 func (s *Setup) remember() error {
 	choices, err := s.absolute()
 	if err != nil {
@@ -124,6 +126,7 @@ func recalled() (s *Setup, joined bool, err error) {
 		s.choose(choices)
 	}
 
+	// Without the kubeconfig the journal still says which cluster it is.
 	s.Name = j.Node
 	s.Pods, s.Services = cmp.Or(s.PodCIDR, j.Facts[factPods]), cmp.Or(s.ServiceCIDR, j.Facts[factServices])
 	s.Cluster = &credential.Cluster{Server: j.Server, CAHash: j.CAHash}

@@ -28,6 +28,7 @@ func strangersConfig(path string) *preflight.Joined {
 		Users    []struct{ Name string }
 	}
 	if yaml.Unmarshal(text, &k) != nil || len(k.Clusters) == 0 {
+		// A kubelet.conf that cannot be read still says that this machine is a node of something.
 		return &preflight.Joined{Node: "?", Server: "another cluster (" + path + ")"}
 	}
 	j := &preflight.Joined{Node: "?", Server: k.Clusters[0].Cluster.Server}
@@ -48,8 +49,10 @@ func links() (list []netip.Prefix) {
 	return list
 }
 
+// runtimeTime is how long the container runtime may take to answer.
 const runtimeTime = 5 * time.Second
 
+// askRuntime returns what the runtime at an endpoint says of itself, or in Err why it says nothing.
 func askRuntime(ctx context.Context, endpoint string) preflight.Runtime {
 	r := preflight.Runtime{Endpoint: endpoint}
 	if path, isUnix := strings.CutPrefix(endpoint, "unix://"); isUnix { // gRPC would try for all of the time
@@ -71,10 +74,12 @@ func askRuntime(ctx context.Context, endpoint string) preflight.Runtime {
 		r.Err = err
 		return r
 	}
+	// The form is that of a Node's containerRuntimeVersion.
 	r.Version = v.Name + "://" + strings.TrimPrefix(v.Version, "v")
 	return r
 }
 
+// removeSandboxes ends and removes all pods that the runtime has. It goes on after what fails.
 func removeSandboxes(ctx context.Context, endpoint string) error {
 	ids, err := runtime.SandboxIDs(ctx, endpoint)
 	if err != nil {
@@ -98,6 +103,7 @@ func readPatches(dir string) (patches [][]byte, err error) {
 		return nil, nil
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "kubeletconfiguration*"))
+	// No file is an error too: the user named a folder for it.
 	if err != nil || len(found) == 0 {
 		return nil, fmt.Errorf("--patches %s: there is no file kubeletconfiguration*.yaml or .json", dir)
 	}

@@ -30,8 +30,10 @@ const (
 // packageUnits are where packages put their units.
 var packageUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 
+// rootFolder takes what Windows needs; Linux has one root.
 func rootFolder(string) string { return "/" }
 
+// paths sets where kubeadm and the kubelet have their files on Linux.
 func (s *Setup) paths() {
 	s.Kubernetes = "/etc/kubernetes"
 	s.Kubelet = "/var/lib/kubelet"
@@ -47,6 +49,7 @@ func lock(string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking: %w", err)
 	}
+	// The lock is the kernel's and ends with the process; the file and the number in it stay.
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		pid, _ := os.ReadFile(lockFile) // only for the text
 		f.Close()
@@ -88,6 +91,8 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 		return nil, err
 	}
 
+	// The steps are in the order in which they are applied: programs, identity, configuration,
+	// units, and what starts.
 	var list []step.Step
 	files := func(more ...install.File) []byte {
 		var content []byte
@@ -104,6 +109,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 	if m.Name() == "systemd" && !packaged() {
 		files(unitSteps(program)...)
 	}
+	// A program is started again when one of the files that it reads has changed.
 	start := func(unit, health string, config []byte) {
 		list = append(list, install.Start{Unit: unit, Health: health, Manager: m, Facts: s.Journal.Facts,
 			Config: func() []byte { return config }})
@@ -127,6 +133,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 	return list, nil
 }
 
+// kubeletOptions is what the kubelet's files depend on, from the user's choices.
 func kubeletOptions(s *Setup) (install.KubeletOptions, error) {
 	o := install.KubeletOptions{Runtime: runtimeEndpoint(s.CRISocket), Labels: s.Labels, Taints: s.Taints,
 		Extra: s.KubeletArgs}
@@ -170,6 +177,8 @@ func packaged() bool {
 // programs adds the steps that copy the programs, unless they are installed already, and returns the path of porthole.
 func programs(s *Setup, list *[]step.Step) string {
 	dir := s.InstallDir
+	// A program that runs from the folder of installation, or a version below it, is installed
+	// already.
 	if s.Bundled == dir || strings.HasPrefix(s.Bundled, dir+"/") {
 		return filepath.Join(s.Bundled, "porthole")
 	}
@@ -189,6 +198,7 @@ var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap", ovnPlug
 const ovnPlugin = "ovn_cni"
 
 // cniSteps add the CNI plugins of the pod network that are missing. Those that are there stay.
+// A plugin that neither the archive nor the machine has is the runtime's to report.
 func cniSteps(s *Setup, list *[]step.Step) {
 	for _, name := range cniPlugins {
 		if name == ovnPlugin && s.Network != routes.OVN {
@@ -206,6 +216,7 @@ func cniSteps(s *Setup, list *[]step.Step) {
 
 // routesSteps are the file that the unit of porthole-routes reads, and what that names.
 func routesSteps(s *Setup) (list []install.File, err error) {
+	// Arguments of the user come last, and win.
 	args := []string{"--hostname-override=" + s.Name, "--cluster-cidr=" + s.Pods, "--service-cidr=" + s.Services,
 		"--cni-conf-dir=" + cniConf, "--state-dir=" + filepath.Join(s.State, "routes")}
 	if s.NodeIP != "" {
@@ -242,6 +253,8 @@ func environmentSteps(s *Setup) []install.File {
 		Content: func() []byte { return content }}}
 }
 
+// unitSteps are the units for a program at that path. Packages of Debian and of RPM systems have
+// different folders of defaults.
 func unitSteps(program string) (list []install.File) {
 	defaults := systemd.DefaultsDebian
 	if st, err := os.Stat(systemd.DefaultsRPM); err == nil && st.IsDir() {
@@ -257,6 +270,7 @@ func unitSteps(program string) (list []install.File) {
 
 // runtimeEndpoint returns the socket of the container runtime: the one that was given, or the first that is there, in
 // kubeadm's order.
+// Without any socket it is containerd's, which the check of the runtime then finds missing.
 func runtimeEndpoint(given string) string {
 	if given != "" {
 		if strings.HasPrefix(given, "/") {

@@ -26,8 +26,10 @@ const DefaultInstallDir = `C:\Program Files\Porthole`
 // dataFolder is where node.json, the logs and what routes keeps are.
 const dataFolder = `C:\ProgramData\Porthole`
 
+// rootFolder is C:\ unless a test or the user says otherwise.
 func rootFolder(given string) string { return cmp.Or(given, `C:\`) }
 
+// paths sets where kubeadm has its files, on the drive of root.
 func (s *Setup) paths() {
 	root := rootFolder(s.Root)
 	s.Kubernetes = filepath.Join(root, "etc", "kubernetes")
@@ -37,6 +39,7 @@ func (s *Setup) paths() {
 
 // lock makes this the only join or leave of the machine until unlock is called, or the process ends.
 func lock(string) (unlock func(), err error) {
+	// The name is Global so that sessions of all users share it.
 	name, err := windows.UTF16PtrFromString(`Global\porthole-join`)
 	if err != nil {
 		return nil, err
@@ -44,6 +47,7 @@ func lock(string) (unlock func(), err error) {
 	h, err := windows.CreateMutex(nil, false, name)
 	switch {
 	case errors.Is(err, windows.ERROR_ALREADY_EXISTS):
+		// CreateMutex gives a handle of the mutex that exists as well; it is closed.
 		return nil, errors.Join(errors.New("another porthole join or leave runs: wait for its end"),
 			windows.CloseHandle(h))
 	case err != nil:
@@ -88,6 +92,7 @@ func systemSteps(s *Setup) ([]step.Step, error) {
 
 // windowsOptions are what the steps of a Windows node depend on.
 func windowsOptions(s *Setup) (steps.Options, error) {
+	// "devel" stands for a version that names itself by its contents.
 	o := steps.Options{Node: s.Name, Source: s.Bundled, Install: s.InstallDir, Data: s.State,
 		Root: rootFolder(s.Root), Version: "devel",
 		PodCIDR: s.Pods, ServiceCIDR: s.Services, RuntimeEndpoint: runtimeEndpoint(s.CRISocket),
@@ -116,6 +121,7 @@ func windowsOptions(s *Setup) (steps.Options, error) {
 }
 
 // nodeIP returns the address of the node: the one that was given, or that of the chosen adapter.
+// Without --nic it is the first adapter with a default route.
 func nodeIP(s *Setup) (string, error) {
 	if s.NodeIP != "" {
 		return s.NodeIP, nil
@@ -140,6 +146,7 @@ func defaultAdapters() (list []preflight.Adapter, err error) {
 	}
 	for _, u := range all {
 		if u.Default && u.Addr.Is4() && !u.Endpoint {
+			// An adapter that a virtual switch has taken over has the card's name in parentheses.
 			name := strings.TrimSuffix(strings.TrimPrefix(u.Interface, "vEthernet ("), ")")
 			list = append(list, preflight.Adapter{Name: name, Address: u.Addr.String()})
 		}
@@ -150,6 +157,7 @@ func defaultAdapters() (list []preflight.Adapter, err error) {
 // checkKubeletConfig has the kubelet's own loader read the configuration before anything depends on it.
 func checkKubeletConfig(text []byte) (err error) {
 	f, err := os.CreateTemp("", "kubelet-config")
+	// The loader reads files only; this one is removed again.
 	if err != nil {
 		return fmt.Errorf("checking the kubelet's configuration: %w", err)
 	}

@@ -45,6 +45,7 @@ type exchange struct {
 }
 
 // version is a version of the programs, as the system of this machine has it.
+// from and to are versions; parts are what is exchanged, in order; machine does it.
 type version struct {
 	from, to string
 	parts    []upgrade.Part
@@ -71,6 +72,7 @@ func (x *exchange) verify() error {
 	return fmt.Errorf("%w: %w", err, upgrade.ErrRefused)
 }
 
+// runExchange carries out run under the lock, and reports what became of it.
 func runExchange(o UpgradeOptions, say func(string), run func(*exchange) error) step.Report {
 	start := time.Now()
 	x := &exchange{UpgradeOptions: o, say: say, report: step.NewReport("UpgradeReport")}
@@ -102,6 +104,7 @@ func (x *exchange) locked(run func(*exchange) error) error {
 	if err != nil {
 		return err
 	}
+	// Only a finished join has programs that can be exchanged.
 	if !joined || s.Journal.State != step.StateJoined {
 		return fmt.Errorf("this machine is no node, or its join was not finished: porthole join: %w",
 			upgrade.ErrRefused)
@@ -128,6 +131,7 @@ func (x *exchange) locked(run func(*exchange) error) error {
 	return run(x)
 }
 
+// upgrade takes an interrupted exchange back before it begins its own.
 func (x *exchange) upgrade(ctx context.Context) error {
 	if x.journal.Interrupted() && !x.DryRun {
 		x.say(fmt.Sprintf("an upgrade to %s was interrupted", x.journal.To))
@@ -141,6 +145,7 @@ func (x *exchange) upgrade(ctx context.Context) error {
 	}
 
 	x.report.From, x.report.To = v.from, v.to
+	// The same version is no upgrade, and its programs are not checked.
 	if v.from == v.to {
 		x.report.Outcome = step.Unchanged
 		return nil
@@ -157,6 +162,8 @@ func (x *exchange) upgrade(ctx context.Context) error {
 		Run(ctx, x.journal, upgrade.Exchange{From: v.from, To: v.to, Parts: v.parts, Force: x.Force})
 }
 
+// rollback goes to the version of before, by the journal of the last exchange. One that went back
+// by itself has nothing to take back.
 func (x *exchange) rollback(ctx context.Context) error {
 	j := x.journal
 	switch {
@@ -184,6 +191,7 @@ func (x *exchange) rollback(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", err, upgrade.ErrRefused)
 	}
 	var parts []upgrade.Part
+	// Parts are exchanged in the other direction.
 	for _, p := range j.Parts {
 		parts = append(parts, upgrade.Part{Name: p.Name, Old: p.New, New: p.Old})
 	}
@@ -192,6 +200,8 @@ func (x *exchange) rollback(ctx context.Context) error {
 
 // back takes an exchange back that was begun.
 func (x *exchange) back(ctx context.Context, reason string) error {
+	// Before the first part was begun nothing was exchanged, and the old version need not be on the
+	// disk.
 	machine, err := knownVersion(x.setup, x.journal.From, x.self)
 	// else there is nothing to go back to
 	if err != nil && slices.ContainsFunc(x.journal.Parts, func(p upgrade.Part) bool { return p.Begun }) {
@@ -200,6 +210,7 @@ func (x *exchange) back(ctx context.Context, reason string) error {
 	return x.runner(machine).Back(ctx, x.journal, reason)
 }
 
+// runner carries out exchanges on this machine. The journal is saved after each change of it.
 func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
 	return &upgrade.Runner{Machine: m, Gate: gateTime, Soak: x.Health,
 		Point: func(p string) { testPoint("upgrade " + p) },
@@ -222,6 +233,7 @@ func (x *exchange) runner(m upgrade.Machine) *upgrade.Runner {
 		}}
 }
 
+// upgradeFile is the journal of the last exchange, in the node's state folder.
 func upgradeFile(state string) string { return filepath.Join(state, "upgrade.json") }
 
 // readUpgrade returns the journal of the last exchange; nil if there was none.
@@ -241,6 +253,8 @@ var healthURLs = map[string]string{"porthole-routes": "http://127.0.0.1:10261/he
 	"kube-proxy": "http://127.0.0.1:10256/healthz", "kubelet": "http://127.0.0.1:10248/healthz"}
 
 // nodeReady returns nil if the Node is Ready. The sign is the time of its lease, which its kubelet renews.
+// A lease that is renewed shows that a kubelet runs now; the condition alone may be of the kubelet
+// before.
 func nodeReady(ctx context.Context, s *Setup) (sign string, err error) {
 	api, err := s.Client()
 	if err != nil {

@@ -54,6 +54,7 @@ func newVersion(s *Setup) (*version, error) {
 	for _, name := range append(names, "kubelet") {
 		v.parts = append(v.parts,
 			upgrade.Part{Name: name, Old: json.RawMessage(strconv.Quote(v.from)),
+				// The state of a part is its version, as a JSON text.
 				New: json.RawMessage(strconv.Quote(v.to))})
 	}
 	return v, nil
@@ -72,6 +73,8 @@ func knownVersion(s *Setup, id string, self int) (upgrade.Machine, error) {
 	return n, nil
 }
 
+// newLinuxNode refuses a node whose programs a package brought: the package manager exchanges
+// those.
 func newLinuxNode(s *Setup) (*linuxNode, error) {
 	if packaged() {
 		return nil,
@@ -84,6 +87,7 @@ func newLinuxNode(s *Setup) (*linuxNode, error) {
 	return n, err
 }
 
+// portholeProgram is the program that every version has.
 const portholeProgram = "porthole"
 
 // programNames are those that join installs on Linux; the second need not be there.
@@ -93,6 +97,7 @@ var programNames = []string{portholeProgram, "porthole-routes"}
 func sourceFiles() []string { return programNames }
 
 // versionOf names the version of a program, with those beside it, by their contents.
+// The name has a fixed number of digits of a SHA-256 sum over names and contents.
 func versionOf(program string) (string, error) {
 	sum := sha256.New()
 	for _, name := range programNames {
@@ -112,8 +117,10 @@ func versionOf(program string) (string, error) {
 	return "devel-" + hex.EncodeToString(sum.Sum(nil))[:install.VersionDigits], nil
 }
 
+// versionsFolder has a folder for each version that is kept.
 func versionsFolder(s *Setup) string { return filepath.Join(s.InstallDir, "versions") }
 
+// program is the path of a program of a version, which need not exist.
 func (n *linuxNode) program(id, name string) string {
 	return filepath.Join(versionsFolder(n.setup), id, name)
 }
@@ -127,6 +134,8 @@ func (n *linuxNode) Stage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
+	// Programs that run get a second name, so that they are kept without a copy.
 	for _, name := range programNames {
 		if err := link(filepath.Join(n.setup.InstallDir, name), n.program(n.from, name)); err != nil {
 			return err
@@ -139,6 +148,7 @@ func (n *linuxNode) Stage(ctx context.Context) error {
 			return err
 		}
 	}
+	// A disk that is full, or a file that changes while it is copied, shows here.
 	if got, err := versionOf(n.program(to, portholeProgram)); err != nil || got != to {
 		return errors.Join(fmt.Errorf("%s is %q after it was copied", to, got), err)
 	}
@@ -160,6 +170,7 @@ func link(file, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("creating a folder: %w", err)
 	}
+	// The name is taken over in one step: units never find the path empty.
 	temp := path + ".new"
 	if err := install.DropState(temp); err != nil {
 		return err
@@ -177,6 +188,7 @@ func (n *linuxNode) Switch(ctx context.Context, part string, state json.RawMessa
 	if err != nil {
 		return err
 	}
+	// All programs of a version are put in place for each part, since they are files of one folder.
 	for _, name := range programNames {
 		if err := n.place(id, name); err != nil {
 			return err
@@ -186,6 +198,7 @@ func (n *linuxNode) Switch(ctx context.Context, part string, state json.RawMessa
 	if n.self != 0 && part == "kubelet" && !n.is(n.self, id) {
 		return ErrRestart
 	}
+	// With a service manager a program of the right version goes on.
 	if n.manager.Name() != "none" {
 		if _, same := n.process(part, id); same {
 			return nil
@@ -201,6 +214,7 @@ func (n *linuxNode) Switch(ctx context.Context, part string, state json.RawMessa
 }
 
 // others returns the processes of a part that are not of a version, also those that do not listen yet.
+// A process is found by its program and its command: `porthole kubelet` is the part kubelet.
 func (n *linuxNode) others(part, id string) (pids []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe") // of processes that end meanwhile: skipped below
 	for _, link := range links {
@@ -231,6 +245,8 @@ func (n *linuxNode) place(id, name string) error {
 	return link(n.program(id, name), to)
 }
 
+// version reads the state of a part. A name with a path in it is refused, as it becomes a folder's
+// name.
 func (n *linuxNode) version(state json.RawMessage) (id string, err error) {
 	if err := json.Unmarshal(state, &id); err != nil || id == "" || id != filepath.Base(id) {
 		return "", errors.Join(fmt.Errorf("%s is no version", state), err)
@@ -283,6 +299,7 @@ func end(ctx context.Context, pid int) error {
 }
 
 // gone waits until a process has ended, and reports whether it has.
+// Whether a process is there is asked with signal 0, which is not sent.
 func gone(ctx context.Context, pid int) bool {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -316,6 +333,7 @@ func (n *linuxNode) Healthy(ctx context.Context, part string, state json.RawMess
 func (n *linuxNode) Ready(ctx context.Context) (string, error) { return nodeReady(ctx, n.setup) }
 
 // Forget removes the folder of a version.
+// An empty id would remove all versions.
 func (n *linuxNode) Forget(_ context.Context, id string) error {
 	if id == "" || id != filepath.Base(id) {
 		return fmt.Errorf("%q is no version", id)

@@ -46,6 +46,7 @@ func newVersion(s *Setup) (*version, error) {
 		if err != nil {
 			return nil, err
 		}
+		// All services are of one version; the last one says which.
 		v.from, v.parts = steps.VersionOf(have), append(v.parts, p)
 	}
 	v.parts = append(v.parts, upgrade.Part{Name: pluginPart, Old: quoted(v.from), New: quoted(v.to)})
@@ -55,6 +56,7 @@ func newVersion(s *Setup) (*version, error) {
 // sourceFiles are the programs of an archive.
 func sourceFiles() []string { return steps.SourceFiles() }
 
+// quoted is a version as the state of a part; unquoted is its inverse.
 func quoted(text string) json.RawMessage { return json.RawMessage(strconv.Quote(text)) }
 
 // knownVersion is the node for going to a version whose programs are on the disk.
@@ -67,6 +69,7 @@ func knownVersion(s *Setup, id string, self int) (upgrade.Machine, error) {
 	return n, n.options.Complete(id)
 }
 
+// newWindowsNode makes no change; the version that it names may not be staged yet.
 func newWindowsNode(s *Setup) (*windowsNode, error) {
 	o, err := windowsOptions(s)
 	if err != nil {
@@ -101,6 +104,7 @@ func (n *windowsNode) Switch(ctx context.Context, part string, state json.RawMes
 	if err != nil {
 		return err
 	}
+	// The kubelet cannot stop its own service. It is configured, and starts as the other version.
 	if n.self != 0 && part == "kubelet" {
 		if err := n.version.Configure(spec); err != nil {
 			return err

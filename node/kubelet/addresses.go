@@ -98,6 +98,7 @@ func (a *nodeAddresses) wait(ctx context.Context) error {
 		}
 	}()
 
+	// After addressWait an address by any route will do.
 	begin := time.Now()
 	for failures := 1; ; failures++ {
 		err := a.find(time.Since(begin) >= addressWait)
@@ -269,6 +270,7 @@ func parseNodeIPs(text string) ([]net.IP, error) {
 	return out, nil
 }
 
+// usableIP refuses addresses that other nodes cannot use, in upstream's words.
 func usableIP(ip net.IP) error {
 	switch {
 	case ip.IsLoopback():
@@ -283,6 +285,7 @@ func usableIP(ip net.IP) error {
 	return nil
 }
 
+// onThisHost is true also if the host does not tell its addresses.
 func onThisHost(ip net.IP) bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

@@ -55,6 +55,8 @@ func keepChains(ctx context.Context) {
 // chains are those of one family.
 type chains struct{ *iptables.IPTables }
 
+// keep makes the chains once, and restores them when others have deleted them. The same error is
+// logged once.
 func (c chains) keep(ctx context.Context) {
 	said, make := "", c.ensure
 	loop.Loop{Period: chainsPeriod, Pass: func(context.Context) error {
@@ -91,6 +93,7 @@ func (c chains) ensure() error {
 	return err
 }
 
+// ensureFirewall makes the chain, the rules that lead to it, and the rule in it.
 func (c chains) ensureFirewall() error {
 	if err := c.ensureChain("filter", firewallChain); err != nil {
 		return err
@@ -106,6 +109,7 @@ func (c chains) ensureFirewall() error {
 	return nil
 }
 
+// ensureChain takes a chain that exists for success.
 func (c chains) ensureChain(table, chain string) error {
 	err := c.NewChain(table, chain)
 	var failed *iptables.Error

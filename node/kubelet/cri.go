@@ -33,6 +33,7 @@ func (p *parts) connectRuntime(ctx context.Context) (err error) {
 	return nil
 }
 
+// Images may have a connection of their own.
 func (p *parts) closeRuntime(context.Context) {
 	if p.runtime.images != p.runtime.conn {
 		p.runtime.images.Close()

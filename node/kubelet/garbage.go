@@ -43,6 +43,7 @@ func collectLessInBursts(getenv func(string) string) func(bool) {
 	return new(collector).tell
 }
 
+// tell is told when a burst of pods begins and ends.
 func (c *collector) tell(burst bool) {
 	c.mu.Lock()
 	c.burst = burst

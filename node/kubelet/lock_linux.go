@@ -40,6 +40,7 @@ func lockFile(ctx context.Context, path string, contended func()) error {
 	return watchLock(ctx, path, contended)
 }
 
+// watchLock calls contended once, when somebody opens or deletes the lock file. It ends with ctx.
 func watchLock(ctx context.Context, path string, contended func()) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

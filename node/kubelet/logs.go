@@ -50,6 +50,7 @@ func rotator(cfg *v1beta1.KubeletConfiguration, pods func() []pod.View,
 	return logs.New(options)
 }
 
+// running are the containers whose logs may grow.
 func running(pods []pod.View) []logs.Container {
 	var out []logs.Container
 	for _, p := range pods {

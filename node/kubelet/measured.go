@@ -84,6 +84,7 @@ func (p *runtimeProgram) cgroup() string {
 // ofPods reports whether a cgroup is in that of all pods, which is empty as long as it is not known.
 func ofPods(at, pods string) bool { return pods != "" && strings.HasPrefix(at, pods) }
 
+// pid is the process at the other end of the runtime's socket; 0 if that is not known.
 func (p *runtimeProgram) pid() int {
 	pid, err := usage.Peer(p.endpoint)
 	if err != nil {

@@ -79,6 +79,7 @@ func cloud(o *nodestatus.Options, given *Options) error {
 	return fmt.Errorf("unknown cloud provider: %s (only external is left)", given.CloudProvider)
 }
 
+// parseLabels reads key=value,… and checks what it reads.
 func parseLabels(text string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, s := range strings.Split(text, ",") {
@@ -223,6 +224,7 @@ func reserved(cfg *v1beta1.KubeletConfiguration, host platform.Host) (v1.Resourc
 		return nil, err
 	}
 
+	// Signals of other things take nothing from what pods can have.
 	for signal, text := range cfg.EvictionHard {
 		name, size := v1.ResourceMemory, host.MemoryBytes
 		switch signal {

@@ -67,6 +67,7 @@ type leftReader struct {
 	images, layers string // as the runtime named them; empty until it answers
 }
 
+// newLeftReader reads what is left of each resource; with cgroups also what the pods' limit leaves.
 func (p *parts) newLeftReader() (*leftReader, error) {
 	r := &leftReader{root: p.host.root, folders: p.images.unused.Folders, disk: platform.ReadDisk,
 		usage:   platform.ReadUsage,
@@ -152,6 +153,7 @@ func levelsOf(node platform.Usage, now time.Time) map[string]evict.Level {
 	return out
 }
 
+// diskLevels are the levels of bytes and of inodes.
 func diskLevels(d platform.Disk, now time.Time) (space, inodes evict.Level) {
 	return evict.Level{Left: d.DiskAvailable, Whole: d.DiskTotal, At: now}, evict.Level{Left: d.InodesFree,
 		Whole: d.Inodes, At: now}
@@ -204,6 +206,7 @@ func limitsLayers(v pod.View) bool {
 	return !most.StorageEphemeral().IsZero()
 }
 
+// byUID points into the list.
 func byUID(list []statsapi.PodStats) map[types.UID]*statsapi.PodStats {
 	out := map[types.UID]*statsapi.PodStats{}
 	for i := range list {

@@ -36,6 +36,7 @@ type hostResolver struct {
 	at   time.Time // when last was read; zero before
 }
 
+// newHostResolver reads a file; on Windows, where there is none, it asks the adapters.
 func newHostResolver(source string, nodeIPs func() []string) *hostResolver {
 	r := &hostResolver{source: source, nodeIPs: nodeIPs}
 	if platform.IsWindows {

@@ -184,6 +184,7 @@ func authOptions(cfg *v1beta1.KubeletConfiguration, api *kube.Kubelet) serve.Aut
 	return o
 }
 
+// healthAddress is "" for the default and "-" for none.
 func healthAddress(cfg *v1beta1.KubeletConfiguration) string {
 	if cfg.HealthzPort == nil {
 		return ""

@@ -132,6 +132,7 @@ func (a *agent) changed(*table.Node) {
 	a.wake.Wake()
 }
 
+// routeKeeper is nil until the pod network was made for the first time.
 func (a *agent) routeKeeper() keeper {
 	a.mu.Lock()
 	defer a.mu.Unlock()

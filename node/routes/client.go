@@ -72,6 +72,7 @@ func toHybrid(n *corev1.Node) table.Node {
 	return toTable(&copied)
 }
 
+// sameNode compares what routes depend on, and leaves out all else of a Node.
 func sameNode(a, b table.Node) bool {
 	return a.Name == b.Name && a.Since.Equal(b.Since) && a.Addr == b.Addr && a.Addr6 == b.Addr6 &&
 		a.Cordoned == b.Cordoned && slices.Equal(a.PodCIDRs, b.PodCIDRs) && maps.Equal(a.Annotations, b.Annotations)
@@ -126,6 +127,7 @@ func onLink(addr netip.Addr) ([]netip.Prefix, error) {
 			return nil, fmt.Errorf("listing addresses of %s: %w", i.Name, err)
 		}
 
+		// Link-local prefixes are left out, though the address may be of one.
 		var prefixes []netip.Prefix
 		found := false
 		for _, a := range addrs {

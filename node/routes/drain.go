@@ -45,6 +45,7 @@ func (a *agent) followDrain(ctx context.Context, tasks *sync.WaitGroup) {
 	d := &a.drain
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Nothing is to be done unless the node's cordon has changed.
 	if nodes[i].Cordoned == (d.list != nil) {
 		return
 	}
@@ -54,6 +55,7 @@ func (a *agent) followDrain(ctx context.Context, tasks *sync.WaitGroup) {
 		return
 	}
 
+	// A change of the pods wakes who waits for the drain, and lets the routes be checked.
 	heard := wakeup.New()
 	list := a.cluster.FollowPods(func() {
 		heard.Wake()

@@ -136,6 +136,7 @@ func (m *memory) setDrained(drained bool) {
 	}
 }
 
+// load leaves the memory empty if there is no file, and if it cannot be read.
 func (m *memory) load() error {
 	data, err := os.ReadFile(m.file)
 	if errors.Is(err, fs.ErrNotExist) {

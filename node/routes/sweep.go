@@ -36,6 +36,7 @@ func (a *agent) startSweep(ctx context.Context, tasks *sync.WaitGroup, conf podn
 	tasks.Go(func() { keepSwept(ctx, s, conf) })
 }
 
+// keepSwept frees networks again and again. The same error is logged once in a row.
 func keepSwept(ctx context.Context, s *sweep.Sweeper, conf podnet.Conf) {
 	last := ""
 	loop.Loop{Later: true, Period: sweepPeriod, Pass: func(ctx context.Context) error {

@@ -123,6 +123,7 @@ func (n *ASNumber) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// parseAS reads an AS number in its two forms, 4200000000 and 64086.59904 (RFC 5396).
 func parseAS(text string) (ASNumber, error) {
 	high, low, dotted := strings.Cut(text, ".")
 	if !dotted {
@@ -196,11 +197,13 @@ func (c Config) validate() error {
 	return validatePeers("peers", c.Peers)
 }
 
+// validateTimes checks the times with their defaults, because each must fit the others.
 func (c Config) validateTimes() error {
 	hold := c.HoldTime.or(defaultHold)
 	keepalive := c.Keepalive.or(c.HoldTime.or(defaultHold) / 3)
 	restart := c.GracefulRestart.RestartTime.or(defaultRestart)
 	switch {
+	// The message OPEN has the hold time in whole seconds of 16 bits.
 	case hold < 3*time.Second || hold > 65535*time.Second || hold%time.Second != 0:
 		return wrong("holdTime", " %s: whole seconds, at least 3 s (RFC 4271, 4.2); use bfd to see a failure sooner",
 			hold)
@@ -224,10 +227,13 @@ func (c Config) validateTimes() error {
 // maxPassword is what TCP MD5 takes (TCP_MD5SIG_MAXKEYLEN of Linux).
 const maxPassword = 80
 
+// validatePeers checks a list of peers, of the configuration or of an annotation; field begins the
+// errors.
 func validatePeers(field string, peers []PeerConfig) error {
 	var seen []string
 	for i, p := range peers {
 		at := fmt.Sprintf("%s[%d]", field, i)
+		// One router may be there once for each node.
 		key := p.Node + " " + p.PeerIP
 		switch {
 		case p.PeerIP == "":

@@ -69,12 +69,14 @@ func (d document) value(n *yaml.Node, into reflect.Value, field string) error {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
+	// The first line on which a field is seen is the one that errors name.
 	if d.lines[field] == 0 {
 		d.lines[field] = n.Line
 	}
 	if n.Tag == "!!null" {
 		return nil
 	}
+	// Types that read themselves, such as times, get the text of the node.
 	if own, ok := into.Addr().Interface().(json.Unmarshaler); ok {
 		return d.own(n, own, field)
 	}

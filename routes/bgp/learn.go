@@ -31,6 +31,7 @@ func (p *planner) learn() map[netip.Prefix]learning {
 		owner := p.owners.of(path.Dst)
 		stolen := p.stolen(path, owner)
 		if reason := cmp.Or(stolen, p.unusable(path, owner)); reason != "" {
+			// One refusal for each range and reason, however many paths there are.
 			if key := path.Dst.String() + reason; !refused[key] {
 				refused[key] = true
 				p.refuse(table.Wanted{Node: owner, Dst: path.Dst, NextHop: path.NextHop, Untrue: stolen != ""}, reason)
@@ -41,6 +42,7 @@ func (p *planner) learn() map[netip.Prefix]learning {
 			continue
 		}
 
+		// The paths come best first; those of equal rank share the traffic.
 		l, more := learnt[path.Dst]
 		if more && l.rank != path.Rank {
 			continue
@@ -159,6 +161,7 @@ func ownersOf(self table.Node, nodes []table.Node, peers []table.Wanted) owners 
 		slices.Sort(names)
 	}
 
+	// A range of another node counts unless it is untrue; the node's own are added last and win.
 	add := func(name string, dst netip.Prefix) {
 		o.ranges[dst] = name
 		if !slices.Contains(o.bits, dst.Bits()) {
@@ -190,6 +193,7 @@ func (o owners) of(dst netip.Prefix) string {
 	return ""
 }
 
+// joinPrefixes is "none" for an empty list.
 func joinPrefixes(prefixes []netip.Prefix) string {
 	if len(prefixes) == 0 {
 		return "none"

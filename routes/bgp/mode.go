@@ -141,6 +141,7 @@ func (m *Mode) Watch(ctx context.Context, changed func()) error {
 	return errors.Join(err, ignoreCanceled(<-ended))
 }
 
+// ignoreCanceled takes the end of the context for no error.
 func ignoreCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -234,6 +234,7 @@ func (p *planner) noDefault() {
 	}
 }
 
+// do adds a change to the plan, in the order in which changes are carried out.
 func (p *planner) do(c Change) { p.ops = append(p.ops, c) }
 
 // session starts the speaker. One that could not listen runs on without until its port is free. Then it is started
@@ -283,6 +284,7 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 		return netip.Prefix{}
 	}
 
+	// The state is what users see of the own range; it is Missing until it is announced.
 	w := table.Wanted{Node: p.self.Name, Dst: own, NextHop: p.self.Addr, State: table.Missing}
 	announced := slices.Contains(p.seen.Announced, own) && !p.fresh()
 	switch why := p.claims.Own(nodes); {
@@ -335,6 +337,8 @@ func (p *planner) established() bool {
 	return slices.ContainsFunc(p.seen.Neighbours, func(n Neighbour) bool { return n.Established })
 }
 
+// withdrawBut withdraws what is announced but for the own range. A new speaker announces nothing
+// yet.
 func (p *planner) withdrawBut(own netip.Prefix, why string) {
 	if p.fresh() {
 		return
@@ -346,12 +350,15 @@ func (p *planner) withdrawBut(own netip.Prefix, why string) {
 	}
 }
 
+// whyWithdrawn says why a range that was announced is not any more.
 func (p *planner) whyWithdrawn() string {
 	return cmp.Or(p.silent, "not the range of this node")
 }
 
 // meet plans the sessions. Peers with a password are left out on a host that cannot protect a session.
 func (p *planner) meet() {
+	// A node that had routes of ours before tells its peers that it restarts, so that they keep
+	// theirs to it.
 	restarting := p.fresh() && (!p.seen.Running || p.seen.PortFree) &&
 		(!p.Learn || slices.ContainsFunc(p.seen.Routes, func(r table.Route) bool { return r.Ours }))
 	for _, peer := range p.Peers {
@@ -460,6 +467,7 @@ func through(hop netip.Addr) string {
 	return "without a next hop (a segment of this host, or one that drops packets)"
 }
 
+// refuse notes a range with the reason why no route is made for it.
 func (p *planner) refuse(w table.Wanted, reason string) {
 	w.State, w.Reason = table.Refused, reason
 	p.wanted = append(p.wanted, w)
@@ -490,6 +498,7 @@ func (p *planner) expect(learnt map[netip.Prefix]learning) {
 	}
 }
 
+// joinAddrs and sortedKeys give the same text and order for the same content.
 func joinAddrs(addrs []netip.Addr) string {
 	texts := make([]string, len(addrs))
 	for i, a := range addrs {

@@ -109,6 +109,7 @@ func (c Config) settle(self table.Node, nodes []table.Node) settings {
 	s := settings{Learn: !c.AnnounceOnly}
 	s.Session = Session{AS: uint32(c.asOf(self, &s)), RouterID: self.Addr,
 		ListenPort: cmp.Or(c.ListenPort, defaultPort)}
+	// The annotation wins over the configuration.
 	for _, id := range []string{c.RouterID, self.Annotations[AnnotationRouterID]} {
 		switch {
 		case isIPv4(id):
@@ -139,6 +140,7 @@ func (c Config) settle(self table.Node, nodes []table.Node) settings {
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return a.Addr.Compare(b.Addr) })
 
+	// A node with clients is a route reflector, which needs an id of its cluster.
 	s.Session.Reflector = slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Client })
 	if s.Session.Reflector {
 		s.Session.ClusterID = s.Session.RouterID
@@ -172,6 +174,8 @@ func (c Config) asOf(n table.Node, s *settings) ASNumber {
 	return annotated
 }
 
+// withdraw reads the annotation: "true" withdraws the node's range, "false" keeps it announced;
+// anything else is reported and left out.
 func (s *settings) withdraw(self table.Node) {
 	switch text := self.Annotations[AnnotationWithdraw]; text {
 	case "":

@@ -48,6 +48,7 @@ var (
 // pass lists all routes; with Go's default of 100, 5,000 of them take 64 MB instead of 50.
 const GarbagePercent = 50
 
+// unicast is the one family of addresses that is exchanged.
 var unicast = &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
 
 // goBGP is a speaker. Its zero value is not usable: see newGoBGP. It is safe for concurrent use.
@@ -76,6 +77,7 @@ type goBGP struct {
 	stop       context.CancelFunc // ends the watching of the running speaker
 }
 
+// peerState is what the speaker keeps of a peer beside its configuration.
 type peerState struct {
 	Peer
 	since time.Time // its session was established or lost, or it was added
@@ -101,6 +103,7 @@ func (g *goBGP) Start(ctx context.Context, s Session) error {
 		server.LoggerOption(slog.New(logr.ToSlogHandler(klog.Background().WithName("gobgp").V(2))), &slog.LevelVar{}))
 	go g.server.Serve()
 
+	// All equal paths are asked for, not only the best one.
 	global := &api.Global{Asn: s.AS, RouterId: s.RouterID.String(), ListenPort: int32(s.ListenPort),
 		ListenAddresses: []string{"0.0.0.0"}, UseMultiplePaths: true}
 	err := g.server.StartBgp(ctx, &api.StartBgpRequest{Global: global})
@@ -138,6 +141,7 @@ func (g *goBGP) end(ctx context.Context) error {
 	return err
 }
 
+// reset forgets everything of a speaker that has ended. The caller holds the lock.
 func (g *goBGP) reset() {
 	g.session = Session{}
 	g.noListener = ""
@@ -268,6 +272,7 @@ func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
 	return err
 }
 
+// toAPI translates a peer. Times go in whole seconds, those of BFD in microseconds.
 func toAPI(s Session, p Peer, restarting bool) *api.Peer {
 	peer := &api.Peer{
 		Conf: &api.PeerConf{NeighborAddress: p.Addr.String(), PeerAsn: p.AS, AuthPassword: p.Password,
@@ -287,6 +292,7 @@ func toAPI(s Session, p Peer, restarting bool) *api.Peer {
 			LocalRestarting: restarting,
 		}
 	}
+	// Sessions within one AS may pass routers anyway.
 	if p.Multihop > 0 && p.AS != s.AS {
 		peer.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(p.Multihop)}
 	}
@@ -480,6 +486,8 @@ func (g *goBGP) sessions(ctx context.Context) error {
 	return err
 }
 
+// hasTold reports whether a peer has told all its routes: it said so, or it is one that does not say so and has been
+// quiet for a while.
 func (g *goBGP) hasTold(p *api.Peer) bool {
 	addr, _ := netip.ParseAddr(p.GetState().GetNeighborAddress())
 	g.mu.Lock()
@@ -530,6 +538,7 @@ func toPath(p *apiutil.Path) (path Path, ok bool) {
 	if !ok {
 		return Path{}, false
 	}
+	// 100 is what a path without a local preference counts as.
 	path = Path{Dst: nlri.Prefix.Masked(), Peer: p.PeerAddress, Rank: Rank{LocalPref: 100, External: p.IsFromExternal}}
 
 	for _, attr := range p.Attrs {

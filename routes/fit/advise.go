@@ -25,6 +25,7 @@ func Advise(c Cluster, known []string) Advice {
 	pods := c.podRange()
 	plugin, w := c.plugin()
 	a.Plugin = plugin
+	// A ConfigMap of flannel and pools of Calico count before DaemonSets.
 	switch {
 	case c.hasFlannel():
 		a.Plugin, pods = "flannel", a.flannel(c, pods)
@@ -181,6 +182,7 @@ func (c Cluster) configMap(name string) *corev1.ConfigMap {
 	return nil
 }
 
+// data is "" if the ConfigMap or the key is not there.
 func (c Cluster) data(configMap, key string) string {
 	if m := c.configMap(configMap); m != nil {
 		return strings.TrimSpace(m.Data[key])

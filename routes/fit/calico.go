@@ -102,6 +102,7 @@ func (a *Advice) calico(c Cluster, pods netip.Prefix) netip.Prefix {
 	return pods
 }
 
+// encapsulates reports whether any pool has the mode; an empty one means Never.
 func encapsulates(pools []pool, mode func(pool) string) bool {
 	for _, p := range pools {
 		if m := mode(p); m != "" && m != "Never" {
@@ -171,6 +172,7 @@ func (a *Advice) calicoPeers(c Cluster) {
 	as := uint32(calicoAS)
 	mesh := true
 	port := 0
+	// Later BGPConfigurations win over earlier ones.
 	for _, b := range custom[bgpConfiguration](c, "BGPConfiguration") {
 		if b.ASNumber != 0 {
 			as = b.ASNumber
@@ -185,6 +187,7 @@ func (a *Advice) calicoPeers(c Cluster) {
 	a.found(fmt.Sprintf("Calico: BGP, AS %d, node-to-node mesh %v", as, mesh))
 
 	config := BGP{ASNumber: as}
+	// Peers of one node, and those that are chosen otherwise than by address, are not for ours.
 	for _, p := range custom[bgpPeer](c, "BGPPeer") {
 		if p.PeerIP == "" || p.Node != "" {
 			continue
@@ -192,6 +195,7 @@ func (a *Advice) calicoPeers(c Cluster) {
 		a.found(fmt.Sprintf("Calico: BGPPeer %s, AS %d%s", p.PeerIP, p.ASNumber, someNodes(p.NodeSelector)))
 		config.Peers = append(config.Peers, peerAt(p))
 	}
+	// The mesh has the nodes that Calico has annotated with their address; ours are not in it.
 	if mesh {
 		for _, n := range c.Nodes {
 			if at, isCalico := n.Annotations["projectcalico.org/IPv4Address"]; isCalico {
@@ -211,6 +215,7 @@ func (a *Advice) calicoPeers(c Cluster) {
 	}
 }
 
+// someNodes is empty if a peer is for all nodes.
 func someNodes(selector string) string {
 	if selector == "" || selector == "all()" {
 		return ""

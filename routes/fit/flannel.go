@@ -41,6 +41,7 @@ type netConf struct {
 
 func (c Cluster) hasFlannel() bool { return c.flannelMap() != "" }
 
+// flannelMap is the name of the ConfigMap that has net-conf.json, or "".
 func (c Cluster) flannelMap() string {
 	for _, name := range []string{flannelConfig, flannelConfigOld, canalConfig} {
 		if c.data(name, "net-conf.json") != "" {

@@ -75,6 +75,8 @@ func clusterFolder(o options) (dir string, remove func() error, err error) {
 	return o.dir, func() error { return down(context.Background(), porthole, o.dir, "--purge") }, nil
 }
 
+// down stops the cluster of a folder. It does so after an interrupt as well: a cluster that stayed
+// would keep its network namespaces, whose names are fixed, and refuse the next run.
 func down(ctx context.Context, porthole, dir string, args ...string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
@@ -88,11 +90,13 @@ func down(ctx context.Context, porthole, dir string, args ...string) error {
 // steps are the lines of `porthole up` with their times in seconds.
 type steps struct{ lines []step }
 
+// step is one line of `porthole up`; At counts from the start of the command.
 type step struct {
 	At   float64 `json:"at"`
 	What string  `json:"what"`
 }
 
+// total is the time of the last line. A call needs at least one line, which up makes sure of.
 func (s steps) total() float64 { return s.lines[len(s.lines)-1].At }
 
 // at is when a step was done; 0 when there is no such step.
@@ -105,6 +109,7 @@ func (s steps) at(what string) float64 {
 	return 0
 }
 
+// stepLine is a line of `porthole up` that begins with a time, such as " 12.3s control plane".
 var stepLine = regexp.MustCompile(`^\s*([0-9.]+)s\s+(.*)$`)
 
 // up brings up a cluster; more are further arguments of `porthole up`.
@@ -154,6 +159,7 @@ func freePort() (string, error) {
 	return port, err
 }
 
+// readSteps reads until the command closes its output. Lines without a time are left out.
 func readSteps(r io.Reader) (s steps) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		if m := stepLine.FindStringSubmatch(lines.Text()); m != nil {

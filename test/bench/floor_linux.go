@@ -15,6 +15,8 @@ import (
 )
 
 // barePod is a pod that is made by the calls that every kubelet must make, and nothing else.
+// started and stopped are zero until the calls were answered; sandbox and container are empty until
+// made.
 type barePod struct {
 	s                  *side
 	config             *cri.PodSandboxConfig
@@ -38,6 +40,9 @@ func (s *side) bareBatch(ctx context.Context, n int, ready func() error) (each [
 		each = append(each, p.started.Sub(began).Seconds())
 	}
 	all = slices.Max(each)
+
+	// A failed start leaves started at zero, and all pods are stopped whatever happened, so that
+	// the runtime is empty for the next sample.
 	if err == nil {
 		err = ready()
 	}
@@ -61,6 +66,8 @@ func together(pods []*barePod, do func(*barePod) error) error {
 	return errors.Join(errs...)
 }
 
+// barePod has the configuration that a kubelet would give a pod of QoS class BestEffort, so that
+// the runtime does the same work: a cgroup of its own, a log folder and a resolv.conf.
 func (s *side) barePod() *barePod {
 	name := s.pod()
 	return &barePod{s: s, config: &cri.PodSandboxConfig{
@@ -82,6 +89,7 @@ func (o options) floorProfile() *cri.SecurityProfile {
 	return &cri.SecurityProfile{ProfileType: cri.SecurityProfile_Localhost, LocalhostRef: o.floorSeccomp}
 }
 
+// start makes the log folder, which is a kubelet's duty, and then the sandbox and its container.
 func (p *barePod) start(ctx context.Context) error {
 	if err := os.MkdirAll(p.config.LogDirectory+"/app", 0o755); err != nil {
 		return err
@@ -134,6 +142,7 @@ func (p *barePod) stop(ctx context.Context, grace int64) error {
 	return errors.Join(stopErr, err)
 }
 
+// remove removes the stopped sandbox, and its containers with it.
 func (p *barePod) remove(ctx context.Context) error {
 	if p.sandbox == "" {
 		return nil
@@ -145,6 +154,7 @@ func (p *barePod) remove(ctx context.Context) error {
 // bareEnds is the end of a pod by the calls alone.
 func bareEnds(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
+		// The program is given time to handle TERM before the clock starts, as in ends.
 		p := s.barePod()
 		err := p.start(ctx)
 		if err == nil {
@@ -192,6 +202,7 @@ func (p *barePod) crash(ctx context.Context) error {
 			events <- e
 		}
 	}()
+	// await reads events until the one that is wanted. Those of other containers are dropped.
 	await := func(kind cri.ContainerEventType) error {
 		for e := range events {
 			if e.ContainerId == p.container && e.ContainerEventType == kind {

@@ -42,6 +42,8 @@ func hostProcesses(h *winhost.Host) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The cgroup of a container holds the name of its host. A process may be found twice: those of
+	// HostProcess containers are in the namespace of the host too.
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(data), "/porthole/"+h.Name+"/") {

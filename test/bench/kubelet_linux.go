@@ -13,6 +13,7 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
+// All objects of the group are in one namespace, which ends with the World.
 const (
 	namespace    = "bench"
 	upstreamIs   = "upstream kubelet v1.36.3"
@@ -39,6 +40,7 @@ type kubeletPart struct {
 }
 
 // line is one figure of a part.
+// The samples of key are those that measure and floor add under it; name is what is printed.
 type line struct {
 	key, name, unit string
 	// target is what ours must not exceed, given the floor's and the peer's median; nil: none.
@@ -46,6 +48,8 @@ type line struct {
 	note   string
 }
 
+// fixed, ofFloor and ofPeer are the kinds of target: a number, the floor's median by a factor with
+// some seconds more, and a part of the peer's median.
 func fixed(x float64) func(float64, float64) float64 {
 	return func(float64, float64) float64 { return x }
 }
@@ -56,6 +60,8 @@ func ofPeer(part float64) func(float64, float64) float64 {
 	return func(_, peer float64) float64 { return round(part * peer) }
 }
 
+// kubeletParts are all parts in the order in which a pass measures them. rounds are those of one
+// pod; larger batches have fewer, because each round gives a sample for every pod.
 func kubeletParts(rounds, crowd int) []kubeletPart {
 	parts := []kubeletPart{
 		startPart("start", 1, rounds, ofFloor(1, 0.060)),
@@ -105,6 +111,7 @@ type side struct {
 }
 
 // samples by key of a figure and by side.
+// The inner map is keyed by side (bare, ours or peer). Values keep milliseconds.
 type samples map[string]map[string][]float64
 
 func (s samples) add(key, side string, values ...float64) {
@@ -117,6 +124,7 @@ func (s samples) add(key, side string, values ...float64) {
 }
 
 // calls by key of a figure and by side: how often each was made.
+// The innermost key is the method of the CRI, or verb and resource of a request.
 type calls map[string]map[string]map[string]int
 
 // set notes what was called between two looks.
@@ -149,6 +157,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 	defer cancel()
 	var parts []kubeletPart
 
+	// Names are taken off the list as they are found; what stays is unknown.
 	wanted := strings.Split(o.kubelet, ",")
 	for _, p := range kubeletParts(o.rounds, o.crowd) {
 		if i := slices.Index(wanted, p.name); i >= 0 {
@@ -168,6 +177,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 		}
 	}
 
+	// All sides share one control plane and one containerd, so that neither differs between them.
 	w, err := testkit.NewWorld(ctx,
 		testkit.Options{Bin: o.bin, Porthole: o.porthole, Prefix: "phb", Nodes: []string{ours, peer}})
 	if err != nil {
@@ -185,9 +195,11 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 			seccomp: o.floorProfile()})
 	}
 
+	// The sides take turns within a pass: what else the machine does then hits all of them.
 	for pass := range o.passes {
 		for _, s := range sides {
 			if err := s.pass(ctx, parts, pass, o.passes); err != nil {
+				// An error ends the run. What was measured until then is printed first.
 				for _, p := range parts { // the parts that were measured
 					p.print(found, called)
 				}
@@ -203,6 +215,7 @@ func benchKubelet(ctx context.Context, o options) (err error) {
 }
 
 // share is how many rounds of a part one of the passes does.
+// The rounds are spread evenly, the remainder over the first passes.
 func (p kubeletPart) share(pass, passes int) int {
 	if p.rounds == 0 {
 		return max(0, pass-passes+2)
@@ -212,6 +225,7 @@ func (p kubeletPart) share(pass, passes int) int {
 
 // pass does one pass over all parts with one side.
 func (s *side) pass(ctx context.Context, parts []kubeletPart, pass, passes int) error {
+	// do is what this side measures of a part; nil: the part has nothing for it.
 	do := func(p kubeletPart) func(context.Context, *side, int) error { return p.floor }
 	if s.name != bare {
 		do = func(p kubeletPart) func(context.Context, *side, int) error { return p.measure }
@@ -266,6 +280,8 @@ func (s *side) warm(ctx context.Context) error {
 
 // print prints the figures of the part. A side that was not measured is left out, and a figure without any sample is
 // printed as skipped, so that a run that was cut short is not taken for a complete one.
+// The medians decide about the target; the samples are printed too, with the slowest of them as
+// P99.
 func (p kubeletPart) print(found samples, called calls) {
 	for _, l := range p.lines {
 		of := found[l.key]
@@ -276,6 +292,7 @@ func (p kubeletPart) print(found samples, called calls) {
 				f.Samples[name] = of[side]
 				f.P99[name] = percentile(of[side], 0.99)
 			}
+			// Batches keep the time of each pod beside that of the last one.
 			if each := found[l.key+"-each"][side]; len(each) > 0 {
 				f.Samples[name+"EachPod"] = each
 				f.P99[name+"EachPod"] = percentile(each, 0.99)

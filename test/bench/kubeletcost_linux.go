@@ -50,6 +50,7 @@ func (p batchPart) costLines() (lines []line) {
 }
 
 // recordPause is how long after a batch the kubelet still has to tell of it: it holds events back while pods start.
+// Without the pause the requests for these events would be missing from the count.
 const recordPause = 6 * time.Second
 
 // counted does rounds of n pods and notes the processor time of one pod, and of many the requests and calls that they
@@ -61,6 +62,8 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 		return err
 	}
 
+	// Two spans are measured at once: until ready is called in each round, and over all rounds with
+	// the end of the pods.
 	first, err := s.usage()
 	if err != nil {
 		return err
@@ -81,6 +84,8 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 		}
 	}
 
+	// Without counts there is no need to wait for late events: the processor time of one pod is
+	// measured up to the end of the last round.
 	if !part.calls {
 		s.spent(part.id+"-cpu-", first, began, part.n*rounds)
 		return nil
@@ -110,8 +115,11 @@ func (s *side) counted(ctx context.Context, part batchPart, rounds int, round fu
 }
 
 // callCounts are the requests to the API server and the calls to the runtime so far, by kind.
+// The keys of requests are verb and resource, those of runtime are methods of the CRI.
 type callCounts struct{ requests, runtime map[string]int }
 
+// callsNow reads the counters of API server and containerd. They count what everybody asked since
+// their start, so that only differences say something.
 func (s *side) callsNow(ctx context.Context, client *http.Client) (now callCounts, err error) {
 	if now.requests, err = s.apiRequests(ctx); err != nil {
 		return now, err
@@ -137,6 +145,8 @@ func (s *side) usage() (map[string]float64, error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
 		return nil, err
 	}
+	// The runtime's figure is of a cgroup with containerd and all that it started; what is not
+	// containerd's own are the helpers. Without a kubelet there is no key for it.
 	out := map[string]float64{"control-plane": s.w.Process("controlplane").CPU(),
 		"containerd": s.w.Process("containerd").CPU(), "pods": pods,
 		"bench": float64(self.Utime.Nano()+self.Stime.Nano()) / 1e9}

@@ -63,6 +63,8 @@ func restarts(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 	s.kubelet.Kill()
+	// Containers end while no kubelet runs: the one that starts has to find that out from the
+	// runtime.
 	var ended []string
 	for _, c := range list.Containers[:min(endedMeanwhile, len(list.Containers))] {
 		if _, err := s.crash(ctx, c.Id); err != nil {
@@ -73,6 +75,7 @@ func restarts(ctx context.Context, s *side, _ int) error {
 
 	limited, cancel := context.WithTimeout(ctx, patience(restarted))
 	defer cancel()
+	// The watch begins before the kubelet does, so that no change is missed.
 	if err := b.seen.follow(limited, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 		return err
 	}
@@ -124,6 +127,8 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 		return err
 	}
 	err = s.restartWith(ctx, map[string]any{
+		// What the node may give to pods is its memory less the reserved; the kubelet enforces it
+		// as a limit of the pods' cgroup.
 		"systemReserved":                   map[string]string{"memory": fmt.Sprint(host.MemoryBytes - podsMemory<<20)},
 		"enforceNodeAllocatable":           []string{"pods"},
 		"evictionHard":                     map[string]string{"memory.available": fmt.Sprintf("%dMi", memoryLeft)},
@@ -131,6 +136,8 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 	if err != nil {
 		return err
 	}
+	// This pod asks for more than it uses and so must stay: eviction takes first who uses more than
+	// was asked for.
 	asked, err := s.start(ctx, 1, func(_ int, p *v1.Pod) {
 		c := &p.Spec.Containers[0]
 		c.Args = []string{"hog",
@@ -156,6 +163,8 @@ func evictions(ctx context.Context, s *side, rounds int) error {
 func evict(ctx context.Context, s *side) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	// The pressure of the round before must be over, or the pod would be evicted at once, or not
+	// admitted.
 	err := wait.For(ctx, 2*time.Minute, "the pressure's end", func(ctx context.Context) error {
 		n, err := s.w.Client.CoreV1().Nodes().Get(ctx, s.name, metav1.GetOptions{})
 		if err != nil {
@@ -197,6 +206,8 @@ func evict(ctx context.Context, s *side) error {
 }
 
 // crossed returns when the pods' cgroup holds more memory than the threshold allows.
+// It reads the file of cgroup v1 or v2, whichever there is. The moment is that of the look, and
+// looks are as far apart as wait.For makes them.
 func crossed(ctx context.Context, s *side) (at time.Time, err error) {
 	below := filepath.Join(s.w.CgroupRoot(), "kubepods")
 	files := []string{filepath.Join("/sys/fs/cgroup/memory", below, "memory.usage_in_bytes"),
@@ -229,9 +240,12 @@ func (s *side) restartWith(ctx context.Context, config map[string]any) (err erro
 	return err
 }
 
+// benchDriver is the name under which the test driver registers with the kubelet.
 const benchDriver = "bench.storage.porthole.dev"
 
 // csiVolumes measures what a kubelet adds to the time that a storage driver takes.
+// Each round starts a pod without the volume and one with it. The difference, less what the driver
+// took itself, is the sample, which may be negative when the machine is busy.
 func csiVolumes(ctx context.Context, s *side, rounds int) error {
 	driver, remove, err := storageDriver(ctx, s)
 	if err != nil {
@@ -276,6 +290,7 @@ func csiVolumes(ctx context.Context, s *side, rounds int) error {
 // storageDriver serves the driver of our tests to the kubelet, and returns when the node has it. The caller calls
 // remove.
 func storageDriver(ctx context.Context, s *side) (d *storagedriver.Driver, remove func(), err error) {
+	// The volume is ephemeral, so that neither a PersistentVolume nor an attacher has a part in it.
 	drivers := s.w.Client.StorageV1().CSIDrivers()
 	no, yes := false, true
 	object := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: benchDriver},
@@ -295,6 +310,8 @@ func storageDriver(ctx context.Context, s *side) (d *storagedriver.Driver, remov
 		return nil, nil, err
 	}
 
+	// The registration's socket goes as well, so that no kubelet finds a driver that does not
+	// answer.
 	remove = func() {
 		stop()
 		_ = os.Remove(filepath.Join(root, "plugins_registry", benchDriver+"-reg.sock"))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// 5,000 edits a minute over 110 pods: each ConfigMap changes every 1.3 s.
 const (
 	editsAMinute = 5000
 	editsLook    = 20 * time.Millisecond // between two looks at all files
@@ -27,7 +28,8 @@ type editedFile struct {
 
 	mu   sync.Mutex
 	made int
-	due  []time.Time // of the edits made-len(due)+1 to made
+	// A file may skip edits: whoever writes it takes the newest. So one look can take several off.
+	due []time.Time // of the edits made-len(due)+1 to made
 }
 
 // add notes that the next edit is made now, and returns its number.
@@ -60,6 +62,7 @@ func (f *editedFile) look() (worst time.Duration, left int, err error) {
 }
 
 // edits changes ConfigMaps in turn for a minute, each of which one of 110 pods has in a volume.
+// The peer is not measured: it takes up to a minute for each edit.
 func edits(ctx context.Context, s *side, _ int) error {
 	if s.name == peer {
 		return nil
@@ -77,6 +80,7 @@ func edits(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 	began := time.Now()
+	// One slot, so that the editor can end when follow has given up.
 	editing := make(chan error, 1)
 	go func() { editing <- edit(ctx, s, files) }()
 	worst, err := follow(ctx, files, editing)
@@ -120,6 +124,7 @@ func edit(ctx context.Context, s *side, files []*editedFile) error {
 func follow(ctx context.Context, files []*editedFile, editing <-chan error) (worst time.Duration, err error) {
 	tick := time.NewTicker(editsLook)
 	defer tick.Stop()
+	// ended is set once; after that the nil channel is never ready again.
 	for ended := false; ; {
 		left := 0
 		for _, f := range files {
@@ -169,6 +174,8 @@ func editedPods(ctx context.Context, s *side) (files []*editedFile, b *batch, er
 		return nil, nil, err
 	}
 
+	// The files are below the kubelet's root and not in the container: what the container sees is
+	// the same folder.
 	for i, name := range b.names {
 		p, err := s.w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 // TERM at once.
 func ends(ctx context.Context, s *side, rounds int) error {
 	for range rounds {
+		// Without a period of its own the pod has the API's default of 30 s.
 		b, err := s.start(ctx, 1, func(_ int, p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = nil })
 		if err != nil {
 			return err
@@ -30,6 +31,7 @@ func ends(ctx context.Context, s *side, rounds int) error {
 		if err := s.hears(ctx); err != nil {
 			return err
 		}
+		// A new watch: what the batch's has said of the pod so far does not count.
 		seen := newWatcher()
 		if err := seen.follow(ctx, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 			return err
@@ -75,6 +77,8 @@ func crashes(ctx context.Context, s *side, rounds int) error {
 			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, patience(1))
+		// The pod's former states are forgotten; a restart that has happened already is in the list
+		// that the watch begins with.
 		if err := b.seen.follow(limited, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 			cancel()
 			return err
@@ -133,6 +137,7 @@ func (s *side) pid(ctx context.Context, id string) (int, error) {
 }
 
 // crash kills the process of a container.
+// It returns the moment just before the signal.
 func (s *side) crash(ctx context.Context, id string) (time.Time, error) {
 	pid, err := s.pid(ctx, id)
 	if err != nil {
@@ -153,6 +158,8 @@ func (s *side) hears(ctx context.Context) error {
 		return err
 	}
 	return wait.For(ctx, time.Minute, "the program to handle TERM", func(context.Context) error {
+		// SigCgt is a bit mask of the signals that have a handler, in which signal n is bit n-1
+		// (proc(5)).
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			return err
@@ -195,6 +202,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 	if s.name == peer {
 		edits = 1 // it takes its time
 	}
+	// All ConfigMaps change at once, and each file is timed from its own change.
 	for edit := range edits {
 		began := make([]time.Time, edited)
 		for i := range edited {
@@ -204,6 +212,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 				return err
 			}
 		}
+		// The next edit waits until every pod has seen this one.
 		if err := s.filesChange(ctx, b, began, fmt.Sprint(edit+1)); err != nil {
 			return err
 		}
@@ -217,6 +226,7 @@ func configEdits(ctx context.Context, s *side, _ int) error {
 }
 
 // filesChange waits until the file of each pod has the text.
+// began are the times of the edits, by pod. Each file adds a sample of its own.
 func (s *side) filesChange(ctx context.Context, b *batch, began []time.Time, text string) error {
 	files := make([]string, len(b.names))
 	for i, name := range b.names {
@@ -233,6 +243,7 @@ func (s *side) filesChange(ctx context.Context, b *batch, began []time.Time, tex
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 
+	// A file that has changed is marked by an empty name.
 	for left := len(files); left > 0; {
 		for i, f := range files {
 			if f == "" {

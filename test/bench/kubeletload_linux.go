@@ -23,6 +23,7 @@ import (
 	"porthole.dev/porthole/internal/testkit/wait"
 )
 
+// Lengths of the parts in which nothing is to happen.
 const (
 	settling    = 10 * time.Second // after the start of many pods
 	idleWindow  = 45 * time.Second
@@ -42,6 +43,8 @@ func idles(ctx context.Context, s *side, _ int) error {
 		return err
 	}
 	client := s.httpClient()
+	// The counters are read outside of the window in which processor time counts, because reading
+	// them costs some itself.
 	before, err := s.criCalls(ctx, client)
 	if err != nil {
 		return err
@@ -67,6 +70,8 @@ func idles(ctx context.Context, s *side, _ int) error {
 	}
 
 	sum := s.calls.set("idle-calls", s.name, before, after)
+	// Requests and calls of a kubelet cost the control plane and containerd time, which only the
+	// sum shows.
 	all := 0.0
 	for _, who := range []string{"kubelet", "control-plane", "containerd"} {
 		all += ended[who] - used[who]
@@ -181,6 +186,7 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 	client := s.httpClient()
 	client.Timeout = 2 * profileTime
 	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileTime/time.Second)
+	// Each program is asked over its own connection, all at the same time.
 	sources := map[string]func() ([]byte, error){
 		"control-plane": func() ([]byte, error) {
 			return s.w.Client.Discovery().RESTClient().Get().RequestURI(path).DoRaw(ctx)
@@ -188,12 +194,14 @@ func (s *side) profile(ctx context.Context, part string) (saved func() error) {
 		"containerd": func() ([]byte, error) { return get(ctx, client, "http://"+testkit.RuntimeProfiles+path) },
 	}
 
+	// Upstream's kubelet is not profiled.
 	if s.name == ours {
 		sources["kubelet"] = func() ([]byte, error) {
 			return get(ctx, client, "https://"+net.JoinHostPort(testkit.NodeIP, kubeletPort)+path)
 		}
 	}
 
+	// One slot for each source: nobody blocks if the caller never waits.
 	done := make(chan error, len(sources))
 	for program, read := range sources {
 		go func() {
@@ -238,6 +246,8 @@ func residentMB(p *testkit.Process) (all, own float64, err error) {
 }
 
 // httpClient is a client for servers of the World. It does not check their certificates.
+// The dialer enters the World's network namespace for each connection; whatever else the process
+// does stays outside.
 func (s *side) httpClient() *http.Client {
 	return &http.Client{Timeout: 30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
@@ -250,6 +260,7 @@ func (s *side) httpClient() *http.Client {
 			}}}
 }
 
+// get returns the body of an answer with status 200. Other answers are errors that hold the body.
 func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 )
 
 // startPart measures n pods at once: from the first bind until all are Ready, what they cost, and their end.
+// The part's figures are the time, what it cost by spender, and for 50 pods the time of their end.
 func startPart(name string, n, rounds int, target func(float64, float64) float64) kubeletPart {
 	id := fmt.Sprintf("start-%d", n)
 	title := fmt.Sprintf("kubelet-bind-to-ready-%d", n)
@@ -39,6 +40,8 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 				note: "until the runtime has no sandbox any more; upstream's kubelet leaves them for up to a minute"})
 	}
 
+	// Floor and kubelets fill the same figures. Upstream's kubelet has no time for the removal,
+	// because removeAll removes its sandboxes for it.
 	keep := func(s *side, each []float64, all float64, end ending) {
 		s.add(id, all)
 		s.add(id+"-stopped", end.stopped)
@@ -82,9 +85,11 @@ func startPart(name string, n, rounds int, target func(float64, float64) float64
 
 // ending is how long the end of a batch took: until nothing of it ran and the API had forgotten it, and until the
 // runtime had forgotten it too. In seconds.
+// A batch whose sandboxes somebody else removed has removed = 0.
 type ending struct{ stopped, removed float64 }
 
 // batch of pods that run.
+// seen is followed anew by whoever waits for a change: a watch says what happened since it began.
 type batch struct {
 	s     *side
 	seen  *watcher
@@ -105,6 +110,8 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 	if err := b.seen.follow(ctx, s.w.Client.CoreV1().Pods(namespace)); err != nil {
 		return nil, err
 	}
+	// bound is when the API server had answered the create. The pods name their node, so that no
+	// scheduler has a part in the time.
 	bound := make([]time.Time, n)
 	errs := make([]error, n)
 	for range n {
@@ -128,6 +135,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 		return nil, err
 	}
 
+	// The watch has kept when each pod was Ready first, so the pods can be waited for in any order.
 	first, last := bound[0], time.Time{}
 	for i, name := range b.names {
 		at, err := b.seen.wait(ctx, "to be Ready", name, isReady)
@@ -149,6 +157,7 @@ func (s *side) start(ctx context.Context, n int, change func(int, *v1.Pod)) (*ba
 
 // end deletes the pods and waits until they are gone everywhere. Upstream's kubelet removes sandboxes that have ended
 // once a minute; they are removed for it, so that no clean-up runs into the next sample.
+// The time counts from the first DELETE until no sandbox is ready, and for ours until none is left.
 func (b *batch) end(ctx context.Context) (e ending, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience(len(b.names)))
 	defer cancel()
@@ -188,6 +197,7 @@ func (b *batch) end(ctx context.Context) (e ending, err error) {
 }
 
 // without waits until the runtime has no such sandbox.
+// A nil filter means all sandboxes, those that have ended among them.
 func (s *side) without(ctx context.Context, filter *cri.PodSandboxFilter) error {
 	return wait.For(ctx, 5*time.Minute, "sandboxes to end", func(ctx context.Context) error {
 		list, err := s.w.Runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: filter})
@@ -222,6 +232,7 @@ func (s *side) removeAll(ctx context.Context) error {
 	})
 }
 
+// benchPod is a pod with a grace period of zero that is bound to its node from the start.
 func benchPod(name, node string) *v1.Pod {
 	zero := int64(0)
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -230,6 +241,8 @@ func benchPod(name, node string) *v1.Pod {
 }
 
 // watcher keeps what the watch has said of pods.
+// Changes are kept with the moment at which they arrived, so that a waiter that comes late still
+// learns when it was.
 type watcher struct {
 	mu   sync.Mutex
 	news chan struct{} // closed and replaced at each change
@@ -237,6 +250,7 @@ type watcher struct {
 }
 
 // saying is one state of a pod; nil: it is gone.
+// The slice of a pod has its states in the order in which they were seen.
 type saying struct {
 	at  time.Time
 	pod *v1.Pod
@@ -272,6 +286,7 @@ func (s *watcher) follow(ctx context.Context, pods corev1.PodInterface) error {
 }
 
 // again notes the pods as they are and watches from there.
+// Pods that were known and are not in the list were deleted meanwhile.
 func (s *watcher) again(ctx context.Context, pods corev1.PodInterface) (watch.Interface, error) {
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -283,6 +298,7 @@ func (s *watcher) again(ctx context.Context, pods corev1.PodInterface) (watch.In
 		there[p.Name] = true
 		s.note(watch.Modified, p, time.Now())
 	}
+	// The lock is not held over note, which takes it itself.
 	s.mu.Lock()
 	var gone []string
 	for name := range s.said {
@@ -297,6 +313,7 @@ func (s *watcher) again(ctx context.Context, pods corev1.PodInterface) (watch.In
 	return pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 }
 
+// note appends a state and wakes all that wait.
 func (s *watcher) note(kind watch.EventType, p *v1.Pod, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,6 +326,7 @@ func (s *watcher) note(kind watch.EventType, p *v1.Pod, at time.Time) {
 	s.news = make(chan struct{})
 }
 
+// isReady and isGone are questions for watcher.wait. A nil pod is one that was deleted.
 func isReady(p *v1.Pod) bool {
 	if p == nil {
 		return false
@@ -324,6 +342,7 @@ func isReady(p *v1.Pod) bool {
 func isGone(p *v1.Pod) bool { return p == nil }
 
 // wait returns when the watch first said of a pod that it is so; what names that.
+// It ends with an error when ctx does. States from before the call count too.
 func (s *watcher) wait(ctx context.Context, what, pod string, so func(*v1.Pod) bool) (time.Time, error) {
 	for done := 0; ; {
 		s.mu.Lock()

@@ -18,33 +18,45 @@ import (
 )
 
 // figure is one line of the output. Values are medians of the samples of the same name.
+// Fields without a value are left out of the line, so that a reader can tell 0 from "was not
+// measured" in all but Target and the ratios.
 type figure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
-	Ours any    `json:"ours,omitempty"`
-	Peer any    `json:"peer,omitempty"`
+	// Ours, Peer and Floor are numbers; nil means that the side was not measured.
+	Ours any `json:"ours,omitempty"`
+	Peer any `json:"peer,omitempty"`
 	// PeerIs says which program that is.
 	PeerIs string `json:"peerIs,omitempty"`
 	// Floor is the same work without any kubelet.
-	Floor   any     `json:"floor,omitempty"`
+	Floor any `json:"floor,omitempty"`
+	// Ratio and OfFloor are Ours divided by Peer and by Floor.
 	Ratio   float64 `json:"ratioToPeer,omitempty"`
 	OfFloor float64 `json:"ratioToFloor,omitempty"`
 	// Target is what Ours must not exceed.
-	Target  float64              `json:"target,omitempty"`
-	OK      *bool                `json:"ok,omitempty"`
+	Target float64 `json:"target,omitempty"`
+	// OK is nil without a target.
+	OK *bool `json:"ok,omitempty"`
+	// Samples are keyed by side: ours, peer, floor, and the same with EachPod for single pods of a
+	// batch.
 	Samples map[string][]float64 `json:"samples,omitempty"`
 	// P99 of the samples of the same name: the slowest of less than a hundred.
-	P99   map[string]float64 `json:"p99,omitempty"`
-	Steps []step             `json:"steps,omitempty"`
-	Calls map[string]int     `json:"calls,omitempty"`
+	P99 map[string]float64 `json:"p99,omitempty"`
+	// Steps are the lines of `porthole up` with their times.
+	Steps []step `json:"steps,omitempty"`
+	// Calls count what was called while Ours was measured, by method.
+	Calls map[string]int `json:"calls,omitempty"`
 	// Programs say how a figure of memory is divided.
 	Programs map[string]programUse `json:"programs,omitempty"`
 	// PeerCalls are the peer's.
 	PeerCalls map[string]int `json:"peerCalls,omitempty"`
-	Note      string         `json:"note,omitempty"`
-	Skipped   string         `json:"skipped,omitempty"`
+	// Note says from when until when, and under which conditions.
+	Note string `json:"note,omitempty"`
+	// Skipped says why there is no value.
+	Skipped string `json:"skipped,omitempty"`
 }
 
+// options are the flags. Fields that hold lists are separated by commas; named looks into them.
 type options struct {
 	bin, only, dir, logs, proxy  string
 	routes, modes                string
@@ -116,6 +128,7 @@ func run(ctx context.Context, o options) error {
 		"proxy": benchProxy, "relay": benchRelay, "windows": benchWindows, "runtime": benchRuntime, "nodes": benchNodes,
 		"routes": benchRoutes}
 	var errs []error
+	// One group that fails does not stop the others: the figures of each stand alone.
 	for _, name := range strings.Split(o.only, ",") {
 		group := groups[name]
 		if group == nil {
@@ -130,6 +143,8 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(errs...)
 }
 
+// print writes a figure to standard output, with OK if there is a target, and adds it to the
+// records if --record is given.
 func print(f figure) {
 	if ours, ok := f.Ours.(float64); ok && f.Target > 0 {
 		good := ours <= f.Target
@@ -148,6 +163,7 @@ func print(f figure) {
 // say tells a person how far it is; standard output is for the figures.
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
+// median is 0 without samples.
 func median(samples []float64) float64 {
 	s := slices.Sorted(slices.Values(samples))
 	if len(s) == 0 {

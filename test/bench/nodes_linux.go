@@ -58,6 +58,7 @@ func benchNodes(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	// Memory is read before anything starts; printUse compares with it.
 	free, err := availableMB()
 	if err != nil {
 		return err
@@ -86,6 +87,8 @@ func benchNodes(ctx context.Context, o options) (err error) {
 	return b.services(ctx)
 }
 
+// printTimes prints the times of nodes and pods; pods is in seconds. Steps that begin with "node "
+// are those of nodes that became Ready.
 func (b *nodesBench) printTimes(came steps, pods float64) {
 	size := fmt.Sprintf("%d emulated Windows nodes", b.o.nodes)
 	ready := 0.0
@@ -139,6 +142,7 @@ func (b *nodesBench) printUse(ctx context.Context, before float64) error {
 		return err
 	}
 	took := time.Since(began).Seconds()
+	// Processor time of the idle cluster is the growth within idleTime, by program.
 	by := map[string]programUse{}
 	for name, u := range after {
 		by[name] = programUse{Processes: u.Processes, MB: u.MB, CPU: round((u.CPU - byProgram[name].CPU) / took)}
@@ -157,6 +161,7 @@ func (b *nodesBench) answering(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// All pods are asked at once, and every answer is waited for, so that no goroutine stays.
 	errs := make(chan error)
 	count := 0
 	for _, pods := range by {
@@ -203,6 +208,7 @@ func (b *nodesBench) startPods(ctx context.Context) error {
 			return err
 		}
 		ready := 0
+		// A node with more than its share would hide that another one has fewer.
 		for node, names := range by {
 			if node != "lin01" && len(names) > b.o.pods {
 				return fmt.Errorf("%d pods are Ready on node %s, want %d", len(names), node, b.o.pods)
@@ -231,12 +237,15 @@ func (b *nodesBench) readyByNode(ctx context.Context) (map[string][]v1.Pod, erro
 	return by, nil
 }
 
+// serving is a container that answers HTTP with its own host name, and fetches addresses for
+// others.
 func serving() v1.Container {
 	return v1.Container{Name: "app", Image: windowsImage,
 		Args: []string{"serve", "--http", fmt.Sprintf(":%d", nodesPort)}}
 }
 
 // manyPods is a deployment that puts as many pods on each Windows node as on any other.
+// The spread is a hard constraint, because the figures are per node.
 func manyPods(count int) *appsv1.Deployment {
 	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"app": nodesApp}}
 	replicas, zero := int32(count), int64(0)
@@ -295,6 +304,8 @@ const maxAsks = 1500
 
 // askAll asks the service from a pod until every node has answered, and prints after how many requests.
 func (b *nodesBench) askAll(ctx context.Context, from v1.Pod, homes map[string]string) error {
+	// The first requests may come before kube-proxy has programmed the service; they are not
+	// counted.
 	err := wait.For(ctx, 20*time.Second, "the service to answer", func(ctx context.Context) error {
 		_, err := b.askFrom(ctx, from)
 		return err
@@ -332,6 +343,7 @@ func (b *nodesBench) askFrom(ctx context.Context, from v1.Pod) (string, error) {
 }
 
 // get returns the name of the pod that answered.
+// An answer without a field hostname= is an error.
 func (b *nodesBench) get(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -54,6 +54,7 @@ func programUses(pids []int, all map[int]processStat) (by map[string]programUse,
 	by = map[string]programUse{}
 	for _, pid := range pids {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		// smaps_rollup of a process that has ended, or of a kernel thread, has no figure.
 		pss := proportionalMB(pid)
 		if err != nil || len(args) == 0 || pss == 0 {
 			continue
@@ -69,6 +70,8 @@ func programUses(pids []int, all map[int]processStat) (by map[string]programUse,
 }
 
 // programName is the program of a command line, with its subcommand if it is ours.
+// Paths of Windows programs have backslashes. Ours is one program with many subcommands, which
+// count apart.
 func programName(args []string) string {
 	path := strings.ReplaceAll(args[0], `\`, "/")
 	name := filepath.Base(path)
@@ -78,6 +81,8 @@ func programName(args []string) string {
 	return name
 }
 
+// proportionalMB is the proportional set size of a process in MB of 10^6 bytes; 0 if it has ended
+// or has no memory of its own.
 func proportionalMB(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -112,6 +117,8 @@ func clusterProcesses(dir string) (pids []int, all map[int]processStat, err erro
 	if all, err = processStats(); err != nil {
 		return nil, nil, err
 	}
+	// Descendants are found by their parents, breadth first. A process may be reachable in two ways
+	// and counts once.
 	children := map[int][]int{}
 	for pid, s := range all {
 		children[s.parent] = append(children[s.parent], pid)

@@ -21,6 +21,7 @@ type scale struct {
 	build, services int // there are about two and a half endpoints for each service
 }
 
+// The builds are those whose latency the profile describes.
 var scales = []scale{
 	{"none", 20348, 2000},
 	{"ws2025", 26100, 220},
@@ -32,6 +33,7 @@ var scales = []scale{
 const localPods = 15
 
 // proxyBench is one lab with the objects that all hosts see a part of.
+// Only one group of hosts runs at a time; the load is made once for all of them.
 type proxyBench struct {
 	lab  *lab.Lab
 	o    options
@@ -40,6 +42,7 @@ type proxyBench struct {
 }
 
 // programs are measured in turn.
+// The names are part of the hosts' names, and of the figures'.
 var programs = []string{"ours", "upstream"}
 
 // benchProxy measures the service proxy beside upstream's, on equal emulated hosts with the same objects.
@@ -54,6 +57,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 	b := &proxyBench{lab: l, o: o}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
+	// The groups run in this order, and each removes its hosts before the next begins.
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -75,6 +79,7 @@ func benchProxy(ctx context.Context, o options) (err error) {
 }
 
 // bench is a host with one of the programs.
+// near is the first of the host's own pods, proxy the program that runs or ran last.
 type bench struct {
 	*lab.Host
 	program string
@@ -85,6 +90,8 @@ type bench struct {
 }
 
 // host makes a host that sees the first services of the load, with its own pods behind some of them.
+// The host answers from its own pods only with a data plane; without one HNS keeps objects and
+// moves no packets, and nothing can listen there.
 func (b *proxyBench) host(ctx context.Context, what, program string, s scale, plane bool) (*bench, error) {
 	h, err := b.lab.AddHost(ctx,
 		lab.HostOptions{Name: what + "-" + program, Build: s.build, Isolated: true, NoDataPlane: !plane})
@@ -110,6 +117,7 @@ func (b *proxyBench) host(ctx context.Context, what, program string, s scale, pl
 	return t, t.latency(ctx, s.profile)
 }
 
+// latency sets how long calls of HNS take on this host from now on, by the name of a profile.
 func (t *bench) latency(ctx context.Context, profile string) error {
 	return t.HNS.Control(ctx, "POST", "/latency", map[string]string{"profile": profile}, nil)
 }
@@ -124,6 +132,7 @@ func (t *bench) run() (err error) {
 	return err
 }
 
+// halt ends the program; what it made stays in HNS.
 func (t *bench) halt() { t.proxy.Stop() }
 
 // close ends a host that is measured no more, so that it costs the others nothing.
@@ -133,6 +142,7 @@ func (t *bench) close() error { return t.Host.Close() }
 func (t *bench) wanted() int { return t.scale.services + 3 }
 
 // balancers counts the load balancers that were made since the counters were reset.
+// Load balancers that were deleted again count as well.
 func (t *bench) balancers(ctx context.Context) (int, error) {
 	s, err := t.HNS.Stats(ctx)
 	return s.Calls["HcnCreateLoadBalancer"] - s.Errors["HcnCreateLoadBalancer"], err
@@ -153,6 +163,8 @@ func (t *bench) made(ctx context.Context, limit time.Duration) error {
 }
 
 // floor is the least time in which HNS can do the calls that the load needs, one write after another.
+// Endpoints come first, then load balancers with their backends; the cost of a load balancer grows
+// with the number that exist already.
 func (t *bench) floor() (float64, error) {
 	l, err := latency.Of(t.scale.profile)
 	if err != nil {

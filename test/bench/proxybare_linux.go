@@ -77,6 +77,7 @@ func (t *bench) buildBare(ctx context.Context) (run func() error, err error) {
 }
 
 // remoteFlag is what an endpoint has in its Flags that stands for something on another host.
+// The value is that of hcsshim's EndpointFlagsRemoteEndpoint.
 const remoteFlag = 1
 
 func isRemote(endpoint hnsd.Doc) bool {
@@ -85,6 +86,8 @@ func isRemote(endpoint hnsd.Doc) bool {
 }
 
 // clear deletes all load balancers, and then the remote endpoints.
+// Load balancers hold references to their endpoints, so they go first. Endpoints of the host's own
+// pods stay.
 func (t *bench) clear(ctx context.Context, endpoints, balancers []hnsd.Doc) error {
 	id := func(d hnsd.Doc) string { s, _ := d["ID"].(string); return s }
 	err := each(len(balancers), func(i int) error { return t.HNS.Delete(ctx, lab.LoadBalancer, id(balancers[i])) })
@@ -100,6 +103,8 @@ func (t *bench) clear(ctx context.Context, endpoints, balancers []hnsd.Doc) erro
 }
 
 // writeBare writes the creates for test/bench/bare, one per line.
+// What HNS shows of an object is what it accepts for making it, with its ID, so that load balancers
+// find their endpoints again.
 func writeBare(file, network string, endpoints, balancers []hnsd.Doc) error {
 	var lines bytes.Buffer
 	write := json.NewEncoder(&lines)

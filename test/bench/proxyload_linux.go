@@ -24,6 +24,8 @@ const (
 )
 
 // load is what the API server has. Host h sees services 0 … sizes[h]-1.
+// Each size is a label on services and slices, by which an isolated host sees them: hosts with few
+// services and hosts with many share one API server.
 type load struct {
 	lab      *lab.Lab
 	node     string
@@ -34,6 +36,7 @@ type load struct {
 }
 
 // hosts of all groups, by the number of services that they see.
+// The names are those of the hosts without their prefix.
 func sizes() map[string]int {
 	out := map[string]int{}
 	for _, p := range programs {
@@ -67,6 +70,7 @@ func (b *proxyBench) prepare(ctx context.Context) (err error) {
 }
 
 // labels of the hosts that see service i; i < 0 is seen by all.
+// A label exists or does not; its value is empty.
 func (l *load) labels(i int) map[string]string {
 	out := map[string]string{}
 	for host, n := range l.sizes {
@@ -78,6 +82,8 @@ func (l *load) labels(i int) map[string]string {
 }
 
 // remote is the n-th address of a pod on no host of ours.
+// The range 10.244.100.0 and above belongs to no host of the lab; 250 addresses of each /24 are
+// used.
 func remote(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 244, byte(100 + n/250), byte(1 + n%250)})
 }
@@ -88,6 +94,7 @@ func (l *load) slots(i int) []netip.Addr {
 	if i < answering {
 		return l.far
 	}
+	// Five addresses for each pair of services: two for the even one, three for the odd one.
 	first := i/2*5 + i%2*2
 	out := []netip.Addr{remote(first), remote(first + 1)}
 	if i%2 == 1 {
@@ -151,6 +158,7 @@ func (l *load) slice(ctx context.Context, i int, addrs []netip.Addr) error {
 }
 
 // local puts a pod of the host behind one of its last services, for this host only.
+// It is a slice of its own beside the main one, with the host's label only.
 func (l *load) local(ctx context.Context, t *bench, i int, addr netip.Addr) error {
 	s := l.services[t.scale.services-1-i]
 	e := lab.Slice(s, "-"+t.Name, lab.On(t.Name, addr)...)
@@ -178,6 +186,8 @@ func (l *load) essential(ctx context.Context) error {
 	if err := l.lab.ApplySlice(ctx, e); err != nil {
 		return err
 	}
+	// The service "kubernetes" exists already, made by the API server. It gets the labels and a
+	// slice that leads to the pods that answer.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": l.labels(-1)}})
 	if err != nil {
 		return err
@@ -202,6 +212,7 @@ func (l *load) essential(ctx context.Context) error {
 }
 
 // each runs f for 0 … n-1, several at once.
+// Sixteen callers share the numbers. All run to the end, and their errors are joined.
 func each(n int, f func(int) error) error {
 	var group sync.WaitGroup
 	var mu sync.Mutex

@@ -18,6 +18,7 @@ import (
 )
 
 // crashed is how many load balancers HNS loses: kubernetes/kubernetes#110674 and #110849 lost as many.
+// Two of DNS and one of the API are among them.
 const crashed = 577
 
 // balancersFloor is how many seconds HNS takes for the calls alone that make the load balancers of s.
@@ -43,6 +44,8 @@ func (b *proxyBench) crash(ctx context.Context) error {
 	back := map[string]int{}
 
 	var floor float64
+	// Each program has a host of its own with the same objects, and HNS fails under both in the
+	// same way.
 	for _, program := range programs {
 		t, err := b.prepared(ctx, "crash", program, s)
 		if err != nil {
@@ -59,9 +62,12 @@ func (b *proxyBench) crash(ctx context.Context) error {
 			return err
 		}
 
+		// A program that does not come back in time has no value (0), which is a result and no
+		// error.
 		if err := t.answers(ctx, patience); err == nil {
 			dns[program] = round(time.Since(began).Seconds())
 		}
+		// What is left of the same patience is for the other load balancers.
 		if err := t.made(ctx, patience-time.Since(began)); err == nil {
 			all[program] = round(time.Since(began).Seconds())
 		}
@@ -77,6 +83,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 		}
 	}
 
+	// The floor is the latency of the creates that bring the load balancers back.
 	note := fmt.Sprintf(
 		"HNS is gone for 1 s and comes back without its %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
 		crashed, s.profile, patience, back["upstream"])
@@ -98,6 +105,7 @@ func (b *proxyBench) crash(ctx context.Context) error {
 }
 
 // crashHNS returns when HNS is back.
+// HNS is gone for one second and loses all load balancers, but no endpoints.
 func (t *bench) crashHNS(ctx context.Context) (time.Time, error) {
 	crash := map[string]any{"state": "gone", "lose": []string{"LoadBalancer"}, "forMs": 1000}
 	if err := t.HNS.Control(ctx, "POST", "/service", crash, nil); err != nil {
@@ -115,6 +123,8 @@ func (t *bench) crashHNS(ctx context.Context) (time.Time, error) {
 }
 
 // prepared is a host on which the program has programmed everything, quickly.
+// It fills HNS without latency, so that the preparation is short; the caller sets the profile that
+// is measured.
 func (b *proxyBench) prepared(ctx context.Context, what, program string, s scale) (*bench, error) {
 	fast := s
 	fast.profile = "none"
@@ -133,6 +143,7 @@ func (b *proxyBench) prepared(ctx context.Context, what, program string, s scale
 }
 
 // idleServices are fewer than others have: calls that repeat grow with them.
+// Both programs have a check that repeats, and its calls are what is counted.
 const idleServices = 800
 
 // idle counts the calls of both programs while nothing changes. They run at the same time, each on a host of its own:
@@ -154,6 +165,7 @@ func (b *proxyBench) idle(ctx context.Context) error {
 		}
 	}
 
+	// The counters of all hosts begin at zero together.
 	for _, t := range hosts {
 		if err := t.HNS.ResetStats(ctx); err != nil {
 			return err
@@ -200,6 +212,7 @@ const (
 // from one pod to another and back, and a client sees when.
 func (b *proxyBench) churn(ctx context.Context) error {
 	s := scale{"none", 20348, answering}
+	// Upstream's program is watched for a quarter of the time.
 	for _, program := range programs {
 		window := time.Minute
 		if program != "ours" {
@@ -230,14 +243,18 @@ func (b *proxyBench) churn(ctx context.Context) error {
 	return nil
 }
 
+// churn is the state of one program's run.
 type churn struct {
 	*bench
 	services []*corev1.Service
-	marker   *corev1.Service
-	lags     []float64
-	rate     float64
-	cores    float64
-	calls    serve.Stats
+	// marker leads to one pod at a time.
+	marker *corev1.Service
+	// lags has a sample in seconds for each move of the marker; rate is endpoint changes per
+	// second; cores is the processor time of the program per second.
+	lags  []float64
+	rate  float64
+	cores float64
+	calls serve.Stats
 }
 
 // prepare makes the services of the churn and the marker, a service whose changes show how far behind the proxy is.
@@ -262,6 +279,7 @@ func (c *churn) prepare(ctx context.Context) (err error) {
 }
 
 // write gives service i its endpoints of a turn: a part of them is others than in the turn before.
+// The addresses are among the first 12,000 that remote gives.
 func (c *churn) write(ctx context.Context, i, turn int) error {
 	var addrs []netip.Addr
 	for k := range churnSlice {
@@ -294,6 +312,8 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
+	// The writer is a goroutine of its own, so that it keeps its rate while the marker is waited
+	// for. It owns written until it has sent its result.
 	writer := make(chan error, 1)
 	written := 0
 	began, cpu := time.Now(), c.proxy.CPU()
@@ -308,6 +328,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 				return
 			case <-tick.C:
 			}
+			// Service after service gets the endpoints of the next turn.
 			if err := c.write(ctx, n%churnServices, 1+n/churnServices); err != nil && ctx.Err() == nil {
 				writer <- err
 				return
@@ -323,6 +344,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 			cancel()
 			return errors.Join(err, <-writer)
 		}
+		// A wait that the end of the window cut short is a sample too.
 		c.lags = append(c.lags, round(time.Since(at).Seconds()))
 	}
 
@@ -337,6 +359,7 @@ func (c *churn) run(ctx context.Context, window time.Duration) error {
 	return err
 }
 
+// worst is the longest lag in seconds; 0 without samples.
 func (c *churn) worst() float64 {
 	worst := 0.0
 	for _, l := range c.lags {
@@ -345,6 +368,7 @@ func (c *churn) worst() float64 {
 	return worst
 }
 
+// print prints the lag and the processor time, as ours or as the peer's. Only ours has a target.
 func (c *churn) print() {
 	note := fmt.Sprintf(
 		"%.0f endpoint changes per second in %d services; the time until a change of another service serves a client, at worst (median %.3f, %d samples)",
@@ -366,6 +390,7 @@ func (c *churn) print() {
 	print(cpu)
 }
 
+// The endpoints of the services are 5,000 addresses, so that many services share one.
 const largeServices, largeBackends = 10000, 10
 
 // large is the memory of ours in a big cluster: upstream's program needs longer for so many services than all the rest
@@ -386,6 +411,7 @@ func (b *proxyBench) large(ctx context.Context) error {
 		return err
 	}
 
+	// The three load balancers of DNS and the API do not exist here; wanted adds them.
 	t := &bench{Host: h, program: "ours", load: &b.load, scale: scale{services: b.o.large - 3}}
 	if err := errors.Join(t.HNS.ResetStats(ctx), t.run(), t.made(ctx, 5*time.Minute)); err != nil {
 		return err

@@ -17,15 +17,19 @@ import (
 )
 
 // startResult is what one program did on one profile.
+// Times are in seconds. What follows the first fill is measured on the same host.
 type startResult struct {
-	first               fill
-	fills, bare         []float64 // until all is there: of each fill, and of a program that only makes the objects
+	first       fill
+	fills, bare []float64 // until all is there: of each fill, and of a program that only makes the objects
+	// restart is the time until /healthz is good again.
 	restart             float64
 	calls, restartCalls serve.Stats
 	outage              outage
-	change              []float64
-	changeCalls         []float64
-	changeFloor         float64
+	// change, changeCalls and changeFloor are of one endpoint that is added: time, calls, and the
+	// time that HNS needs for the fewest calls that do it.
+	change      []float64
+	changeCalls []float64
+	changeFloor float64
 }
 
 // starts measures start, restart and a change on each profile, with both programs in turn.
@@ -34,6 +38,7 @@ func (b *proxyBench) starts(ctx context.Context) error {
 		if !named(b.o.latencies, s.profile) {
 			continue
 		}
+		// Hosts of one profile are made one after the other, each with the same objects.
 		results := map[string]*startResult{}
 		var floor float64
 		for _, program := range programs {
@@ -82,11 +87,15 @@ func (t *bench) start(ctx context.Context) (*startResult, error) {
 		return nil, err
 	}
 	err = t.changes(ctx, &r)
+	// Changes of upstream's program that cannot be measured are no reason to lose its other
+	// figures.
 	if err != nil && t.program != "ours" {
 		say("%s: its changes are not measured: %v", t.Name, err)
 		err = nil
 	}
 
+	// Where HNS has no latency there is no sum of latencies to compare with, so the floor is
+	// measured.
 	if err == nil && t.program == "ours" && t.scale.profile == "none" {
 		err = t.besideFloor(ctx, &r)
 	}
@@ -108,6 +117,7 @@ func (t *bench) fill(ctx context.Context, run func() error) (f fill, err error) 
 	if err := run(); err != nil {
 		return f, err
 	}
+	// DNS and the API are asked by a pod while the other objects are made.
 	essential := make(chan error, 1)
 	go func() {
 		err := t.answers(ctx, 20*time.Minute)
@@ -139,6 +149,8 @@ type outage struct {
 }
 
 // restart ends the program and starts it again, with 100 connections open and 100 new ones per second.
+// Connections that are open before must live on, since HNS keeps its load balancers while no
+// program runs.
 func (t *bench) restart(ctx context.Context, r *startResult) error {
 	var open []*lab.Conn
 	for i := range 100 {
@@ -153,6 +165,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 	if err := t.HNS.ResetStats(ctx); err != nil {
 		return err
 	}
+	// Clients begin before the program ends, so that every moment without it is seen.
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	var failures []time.Time
@@ -170,6 +183,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 		err = t.made(ctx, 20*time.Minute) // it deletes all and makes them again
 	}
 
+	// The outage lasts until HNS has exactly what it should have.
 	if err == nil {
 		err = t.Settled(ctx, 5*time.Minute)
 	}
@@ -183,6 +197,7 @@ func (t *bench) restart(ctx context.Context, r *startResult) error {
 	if len(failures) > 0 {
 		r.outage.Longest = round(failures[len(failures)-1].Sub(failures[0]).Seconds())
 	}
+	// Open connections are tried after everything is over: broken ones do not come back.
 	for _, c := range open {
 		if c.Echo(2*time.Second) != nil {
 			r.outage.Broken++
@@ -199,6 +214,8 @@ func (t *bench) live(i int) netip.AddrPort {
 }
 
 // newConnections asks a hundred times a second until stop, and notes when it got no answer.
+// A question without an answer within half a second has failed. The time noted is that of its
+// start.
 func (t *bench) newConnections(stop <-chan struct{}) (asked int, failures []time.Time) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -223,6 +240,7 @@ func (t *bench) newConnections(stop <-chan struct{}) (asked int, failures []time
 	}
 }
 
+// healthy waits until /healthz of the proxy answers with 200.
 func (t *bench) healthy(ctx context.Context, limit time.Duration) error {
 	return wait.For(ctx, limit, "health of "+t.Name, func(ctx context.Context) error {
 		status, body, err := t.Get(ctx, lab.HealthPort, "/healthz")
@@ -240,11 +258,14 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 		return err
 	}
 
+	// If there are enough services, the endpoint goes to one that is neither asked nor local. It is
+	// taken away again, so that every round begins in the same state.
 	for n := range 3 {
 		i := t.scale.services - localPods - 1 - n
 		if i < answering {
 			i = n % t.scale.services
 		}
+		// The address is one that no service of either program has had.
 		addrs := append(slices.Clone(t.load.slots(i)), remote(20000+n+100*len(t.program)))
 		before, err := t.quiet(ctx)
 		if err != nil {
@@ -269,6 +290,7 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 		if _, err := t.changed(ctx, after); err != nil {
 			return err
 		}
+		// Build 26100 can modify a load balancer; older ones delete it and make it again.
 		cost := l.Cost("HcnCreateEndpoint", 0, 0)
 		if t.scale.build == 26100 {
 			cost += l.Cost("HcnModifyLoadBalancer", len(addrs), 0)
@@ -282,6 +304,7 @@ func (t *bench) changes(ctx context.Context, r *startResult) error {
 }
 
 // changed waits until a load balancer was made or modified since before.
+// It ends with the first success; calls with an error do not count.
 func (t *bench) changed(ctx context.Context, before serve.Stats) (after serve.Stats, err error) {
 	updates := func(s serve.Stats) int {
 		n := 0
@@ -336,6 +359,7 @@ func operations(s serve.Stats) int {
 	return n
 }
 
+// allCalls counts every call, those that open, read and close objects too.
 func allCalls(s serve.Stats) int {
 	n := 0
 	for _, count := range s.Calls {
@@ -344,6 +368,8 @@ func allCalls(s serve.Stats) int {
 	return n
 }
 
+// printStarts prints the figures of one profile. Where the profile has no latency, the floor is
+// what the bare program took.
 func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult) {
 	name := func(what string) string { return "proxy-" + what + "-" + s.profile }
 	scaleNote := fmt.Sprintf("%d services, %d endpoints, %d of them on the host; latency profile %s", s.services,
@@ -372,6 +398,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 	print(compare(figure{Name: name("start-calls"), Unit: "calls",
 		Note: "all calls, those that open, read and close objects too"},
 		float64(allCalls(ours.calls)), float64(allCalls(peer.calls)), 0))
+	// A restart must write nothing, which is stricter than any ratio to the peer.
 	f := compare(figure{Name: name("restart-writes"), Unit: "calls", Note: scaleNote + "; everything is programmed"},
 		float64(ours.restartCalls.Writes), float64(peer.restartCalls.Writes), 0)
 	good := ours.restartCalls.Writes == 0
@@ -397,6 +424,7 @@ func (b *proxyBench) printStarts(s scale, floor float64, ours, peer *startResult
 }
 
 // compare fills in both values and their ratios.
+// A peer or a floor of 0 was not measured and is left out.
 func compare(f figure, ours, peer, floor float64) figure {
 	f.PeerIs, f.Ours = upstreamProxy, ours
 	if peer > 0 {

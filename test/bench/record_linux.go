@@ -12,6 +12,7 @@ import (
 const records = "test/bench/records.jsonl"
 
 // record is a line of that file.
+// Values are text with their unit, such as "1.25 s".
 type record struct {
 	Date    string `json:"date"`
 	Machine string `json:"machine"`
@@ -36,6 +37,7 @@ var kept recorder
 
 // keep adds a figure to the records.
 func (k recorder) keep(f figure) error {
+	// A figure without a value of ours was skipped and is no record.
 	if k.machine == "" || f.Ours == nil {
 		return nil
 	}

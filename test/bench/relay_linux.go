@@ -15,6 +15,7 @@ import (
 )
 
 // What one sample of the group relay does.
+// Bytes are those of one connection; trips are round trips of one byte on one connection.
 const (
 	relayBytes  = 256 << 20
 	relayBlock  = 256 << 10
@@ -25,6 +26,8 @@ const (
 // benchRelay measures the relay of the service proxy's mode userspace over loopback, beside a plain relay (two io.Copy
 // between two connections, the least that a program can do) and beside no relay at all. The three take turns.
 func benchRelay(ctx context.Context, _ options) error {
+	// The sink reads to the end and answers with one byte, so that the sender knows when all has
+	// arrived.
 	sink, err := loopbackServer(func(c *net.TCPConn) {
 		if _, err := io.Copy(io.Discard, c); err == nil {
 			_, _ = c.Write([]byte{1}) // a client that has gone needs no answer
@@ -35,6 +38,7 @@ func benchRelay(ctx context.Context, _ options) error {
 	}
 	defer sink.Close()
 
+	// The echo server sends back what it gets.
 	echo, err := loopbackServer(func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	if err != nil {
 		return err
@@ -92,6 +96,7 @@ func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name
 		return samples, err
 	}
 
+	// The order is ours, peer, floor, as in the result.
 	ways := []string{at.String(), plain.Addr().String(), behind.String()}
 	for round := range relayRounds + 1 {
 		for i := range ways {
@@ -109,6 +114,7 @@ func relayFigure(ctx context.Context, r *relay.Relay, backend net.Listener, name
 	return samples, nil
 }
 
+// loopbackServer accepts until it is closed, and handles each connection in a goroutine of its own.
 func loopbackServer(handle func(*net.TCPConn)) (net.Listener, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -130,6 +136,8 @@ func loopbackServer(handle func(*net.TCPConn)) (net.Listener, error) {
 }
 
 // plainRelay is the peer.
+// It does what the relay does for one connection: copies both ways, and passes on the end of each
+// direction.
 func plainRelay(behind netip.AddrPort) (net.Listener, error) {
 	return loopbackServer(func(client *net.TCPConn) {
 		backend, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(behind))
@@ -149,6 +157,8 @@ func plainRelay(behind netip.AddrPort) (net.Listener, error) {
 	})
 }
 
+// freeRelayPort is a port that was free a moment ago; somebody else may take it before the relay
+// does.
 func freeRelayPort() (netip.AddrPort, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -158,6 +168,7 @@ func freeRelayPort() (netip.AddrPort, error) {
 	return l.Addr().(*net.TCPAddr).AddrPort(), nil
 }
 
+// relayDial gives the connection a deadline, so that a relay that loses bytes fails the sample.
 func relayDial(to string) (*net.TCPConn, error) {
 	c, err := net.DialTimeout("tcp4", to, 5*time.Second)
 	if err != nil {
@@ -167,6 +178,7 @@ func relayDial(to string) (*net.TCPConn, error) {
 }
 
 // pushBytes gives MB per second, until the other end has all of them.
+// MB are of 10^6 bytes.
 func pushBytes(to string) (float64, error) {
 	c, err := relayDial(to)
 	if err != nil {

@@ -33,12 +33,15 @@ const (
 	routesAdded              = 60                     // nodes added one after the other, each a sample
 	routesApart              = 100 * time.Millisecond // one of them and the next
 	routesIdle               = 60 * time.Second
+	// The address of the API server is on the switch as well; nodes have 10.99.0.0/16.
 	routesAPI                = "10.99.0.10"
 	benchPods, benchServices = "10.128.0.0/9", "10.96.0.0/16"
 	routesOurs, routesPeer   = 6000, 6001 // numbers of the pod ranges of the two nodes
 )
 
 // routesBench is that cluster.
+// undo is run from its end when the group is over: processes before the namespaces in which they
+// run.
 type routesBench struct {
 	o       options
 	dir     string
@@ -49,6 +52,7 @@ type routesBench struct {
 }
 
 // routesSide is one of the two nodes.
+// cmd and routes are set when its agent is started.
 type routesSide struct {
 	name, addr string
 	number     int // of its pod range
@@ -57,6 +61,7 @@ type routesSide struct {
 }
 
 // benchRoutes measures how soon a node has a route to one that is added, and what large clusters cost, beside flanneld.
+// Parts run in a fixed order, whatever the order in the flag. Each part goes through all modes.
 func benchRoutes(ctx context.Context, o options) (err error) {
 	b := &routesBench{o: o}
 	defer func() {
@@ -89,6 +94,7 @@ func benchRoutes(ctx context.Context, o options) (err error) {
 		return nil
 	}
 
+	// Throughput and loss have two nodes of their own beside those of the other parts.
 	flows := &flowBench{routesBench: b}
 	if err := flows.makePods(); err != nil {
 		return err
@@ -110,11 +116,13 @@ func benchRoutes(ctx context.Context, o options) (err error) {
 
 func (b *routesBench) modes() []string { return strings.Split(b.o.modes, ",") }
 
+// netns gives names with the process's ID, so that several runs do not meet.
 func (b *routesBench) netns(name string) string {
 	return fmt.Sprintf("phbench-%d-%s", os.Getpid(), name)
 }
 
 // setUp makes the hosts on one switch and starts the control plane.
+// What setUp makes is in undo as soon as it exists, and goes even if a later step fails.
 func (b *routesBench) setUp(ctx context.Context) (err error) {
 	if b.dir = b.o.logs; b.dir == "" {
 		if b.dir, err = os.MkdirTemp("", "routes-bench-"); err != nil {
@@ -170,12 +178,14 @@ func (b *routesBench) makeHosts(hosts map[string]string) error {
 				return err
 			}
 		}
+		// Frames on the bridge must not pass through iptables rules.
 		return errors.Join(platform.LinkUp("sw0"),
 			platform.SetSysctls(map[string]string{"net/bridge/bridge-nf-call-iptables": "0"}), answer())
 	})
 }
 
 // answer makes the switch answer ARP and pings for the addresses of all simulated nodes, as nodes would.
+// Nobody else would answer for nodes that are Node objects only.
 func answer() error {
 	if err := platform.SetAddress("sw0", netip.MustParsePrefix("10.99.0.1/16")); err != nil {
 		return err
@@ -184,6 +194,7 @@ func answer() error {
 	if err != nil {
 		return err
 	}
+	// Simulated nodes have addresses from 10.99.1.0 on (simAddr).
 	for third := byte(1); third <= 1+routesLarge>>8; third++ {
 		dst := &net.IPNet{IP: net.IPv4(10, 99, third, 0), Mask: net.CIDRMask(24, 32)}
 		if err := netlink.RouteAdd(&netlink.Route{Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL,
@@ -194,6 +205,7 @@ func answer() error {
 	return nil
 }
 
+// makeNetns makes a namespace that forwards, with its loopback up; undo deletes it.
 func (b *routesBench) makeNetns(name string) error {
 	if err := platform.CreateNetns(name); err != nil {
 		return err
@@ -209,6 +221,7 @@ func (b *routesBench) makeNetns(name string) error {
 }
 
 // connect makes a veth from one namespace, with an address, to another.
+// The end in the other namespace is named peer, and is left down.
 func connect(from, iface string, addr netip.Prefix, to, peer string) error {
 	return platform.InNetns(platform.NetnsPath(from), func() error {
 		if err := platform.CreateVeth(iface, peer, platform.NetnsPath(to)); err != nil {
@@ -219,6 +232,8 @@ func connect(from, iface string, addr netip.Prefix, to, peer string) error {
 }
 
 // start runs a program, of the folder bin if it has no path, in a host until the end of the group.
+// Its output is appended to NAME.log. It has a process group of its own, so that an interrupt at
+// the terminal does not reach it before the bench ends it.
 func (b *routesBench) start(host, name string, env []string, program string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(filepath.Join(b.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -248,6 +263,7 @@ func end(cmd *exec.Cmd) {
 	}
 }
 
+// kubeconfig writes the file for agents. The token is that of a user who may do everything.
 func (b *routesBench) kubeconfig() (string, error) {
 	path := filepath.Join(b.dir, "kubeconfig")
 	return path, testkit.WriteJSON(path, map[string]any{
@@ -260,6 +276,7 @@ func (b *routesBench) kubeconfig() (string, error) {
 }
 
 // agent starts the agent of a node: porthole routes on "ours", the peer on "flan".
+// The process is in s.cmd.
 func (b *routesBench) agent(s *routesSide, mode string) (err error) {
 	switch {
 	case s.name == "ours":
@@ -295,6 +312,7 @@ func (b *routesBench) porthole(host, program, mode string) (*exec.Cmd, error) {
 	return b.start(host, host, nil, program, args...)
 }
 
+// flanneld starts the peer with its own masquerading and forwarding rules off.
 func (b *routesBench) flanneld(s *routesSide, mode string) (*exec.Cmd, error) {
 	kubeconfig, err := b.kubeconfig()
 	if err != nil {
@@ -315,6 +333,8 @@ func (b *routesBench) flanneld(s *routesSide, mode string) (*exec.Cmd, error) {
 }
 
 // podRange is that of the node with that number.
+// The low byte of the number is the third octet; what is above is added to the second, so that 6144
+// is 10.152.0.0/24.
 func podRange(number int) string { return fmt.Sprintf("10.%d.%d.0/24", 128+number>>8, number&255) }
 
 // makeNode makes a Node object with flannel's annotations.
@@ -328,6 +348,8 @@ func (b *routesBench) makeNode(ctx context.Context, name, addr string, number in
 	return err
 }
 
+// announcement is what flanneld of a node would write: with it a Node object without an agent looks
+// like a node with one.
 func announcement(mode, addr string, number int) map[string]string {
 	kind := "vxlan"
 	data := fmt.Sprintf(`{"VNI":4096,"VtepMAC":"02:00:00:00:%02x:%02x"}`, number>>8, number&255)
@@ -340,6 +362,7 @@ func announcement(mode, addr string, number int) map[string]string {
 }
 
 // fill replaces the Node objects: the two nodes, and others up to that many.
+// Eight callers make the others; only the first error is returned.
 func (b *routesBench) fill(ctx context.Context, mode string, sides []*routesSide, count int) error {
 	if err := b.client.CoreV1().Nodes().
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -379,6 +402,7 @@ func (b *routesBench) fill(ctx context.Context, mode string, sides []*routesSide
 	}
 }
 
+// simAddr is the address of a simulated node, beside those of the hosts in 10.99.0.0/24.
 func simAddr(number int) string { return fmt.Sprintf("10.99.%d.%d", 1+number>>8, number&255) }
 
 // routesSeen are the routes that a host got, with the time of each.
@@ -389,6 +413,8 @@ type routesSeen struct {
 }
 
 // watchRoutes begins to follow a host's routes.
+// It begins before the agent starts. The buffers hold thousands of routes that come within a
+// moment.
 func (b *routesBench) watchRoutes(host string) (*routesSeen, error) {
 	r := &routesSeen{at: map[string]time.Time{}, done: make(chan struct{})}
 	updates := make(chan netlink.RouteUpdate, 20000)
@@ -401,6 +427,8 @@ func (b *routesBench) watchRoutes(host string) (*routesSeen, error) {
 	}
 	go func() {
 		for u := range updates {
+			// Only routes with a gateway count: those of the links themselves have none. The first
+			// time counts when a route is replaced.
 			if u.Type == syscall.RTM_NEWROUTE && u.Dst != nil && u.Gw != nil {
 				r.mu.Lock()
 				if _, known := r.at[u.Dst.String()]; !known {
@@ -414,6 +442,7 @@ func (b *routesBench) watchRoutes(host string) (*routesSeen, error) {
 }
 
 // last returns how many routes there are, and when the last one came.
+// The count includes routes that were removed again.
 func (r *routesSeen) last() (count int, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -425,6 +454,7 @@ func (r *routesSeen) last() (count int, at time.Time) {
 	return len(r.at), at
 }
 
+// of tells when the route to a range came; false: it has not yet.
 func (r *routesSeen) of(dst string) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -442,6 +472,8 @@ func memoryAndCPU(pid int) (mb, cpu float64, err error) {
 		return 0, 0, err
 	}
 
+	// The name of the program, in parentheses, may hold spaces; the fields after it begin with the
+	// state.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {

@@ -18,12 +18,14 @@ const birdPath = "/usr/sbin/bird"
 
 // reflector starts BIRD as a route reflector on the host "api", which announces the ranges of that many nodes and that
 // of "flan". It takes the part of the agents of simulated nodes.
+// It learns the nodes as static routes, and gives them to both sides with the node as next hop.
 func (b *routesBench) reflector(ctx context.Context, count int) error {
 	if _, err := os.Stat(birdPath); err != nil {
 		return fmt.Errorf("%w: make deps", err)
 	}
 	conf := "router id " + routesAPI + ";\nlog stderr all;\nprotocol device { }\nprotocol static { ipv4;\ninclude \"" +
 		b.birdFile("nodes") + "\";\n}\n"
+	// Both sides are clients of the reflector, in one AS.
 	for _, side := range []string{"10.99.0.11", "10.99.0.12"} {
 		conf += fmt.Sprintf(
 			"protocol bgp { local %s as 64512; neighbor %s as 64512; connect retry time 1; rr client;\n"+
@@ -48,6 +50,8 @@ func (b *routesBench) reflector(ctx context.Context, count int) error {
 
 func (b *routesBench) endReflector() { end(b.router) }
 
+// birdFile is the path of a file of BIRD: a configuration, a control socket or a file with a
+// process ID.
 func (b *routesBench) birdFile(name string) string { return filepath.Join(b.dir, "bird-"+name) }
 
 // bird starts BIRD on a host with the configuration of that name.
@@ -78,6 +82,7 @@ func (b *routesBench) writeNodes(count int) error {
 }
 
 // reflect makes the reflector announce that many nodes.
+// BIRD reads its configuration again while its sessions stay up.
 func (b *routesBench) reflect(ctx context.Context, count int) error {
 	if err := b.writeNodes(count); err != nil {
 		return err

@@ -34,6 +34,7 @@ const (
 )
 
 // flowBench has two nodes more, each with a pod.
+// The nodes are those of flowNodes.
 type flowBench struct {
 	*routesBench
 	running []*exec.Cmd // agents of the nodes
@@ -61,6 +62,7 @@ func (b *flowBench) throughputs(ctx context.Context) error {
 }
 
 // throughput measures one mode.
+// Agents make their routes first; from then on only the bench changes what the nodes have.
 func (b *flowBench) throughput(ctx context.Context, mode string) error {
 	defer b.stopAgents()
 	if err := errors.Join(b.clean("pa"), b.clean("pb")); err != nil {
@@ -106,6 +108,8 @@ const (
 )
 
 // printFlows prints the medians of the ratios of ours to the others in the same round.
+// A ratio compares two samples of one round, so that what the machine did in that minute is in
+// both.
 func printFlows(mode string, samples map[string][]float64) {
 	ratio := func(path, floor string) (ratios []float64) {
 		for i, rate := range samples[path] {
@@ -136,6 +140,7 @@ func printFlows(mode string, samples map[string][]float64) {
 func (b *flowBench) paths(mode string) ([]flowPath, error) {
 	var ours, hand [2]netlink.Route
 	var rules [2]string // that the agents made
+	// Rules and routes of the agents are kept, so that each path can be put in place again.
 	for i, n := range flowNodes {
 		var err error
 		if rules[i], err = b.nft(n.node, "", "list", "ruleset"); err != nil {
@@ -156,6 +161,8 @@ func (b *flowBench) paths(mode string) ([]flowPath, error) {
 		}
 	}
 
+	// take puts rules and routes in place on both nodes. Without rules the kernel does not track
+	// connections.
 	take := func(routes [2]netlink.Route, tracked bool) func() error {
 		return func() error {
 			for i, n := range flowNodes {
@@ -179,6 +186,7 @@ func (b *flowBench) paths(mode string) ([]flowPath, error) {
 }
 
 // podRoute returns the route to the pod range of a node in the calling thread's namespace.
+// It fails if there is none.
 func podRoute(number int) (netlink.Route, error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
@@ -193,6 +201,7 @@ func podRoute(number int) (netlink.Route, error) {
 }
 
 // takeRoute replaces whatever route there is to the same pod range.
+// Several routes to one range can exist, with other metrics; all are deleted first.
 func takeRoute(r netlink.Route) error {
 	for {
 		err := netlink.RouteDel(&netlink.Route{Dst: r.Dst})
@@ -206,6 +215,7 @@ func takeRoute(r netlink.Route) error {
 }
 
 // nft runs the program of that name on a host with an input, and returns what it prints.
+// The program is the one of the machine; what it prints on standard error is in the error.
 func (b *flowBench) nft(host, input string, args ...string) (string, error) {
 	cmd := exec.Command("nft", args...)
 	var out, problems strings.Builder
@@ -223,6 +233,7 @@ func (b *flowBench) nft(host, input string, args ...string) (string, error) {
 }
 
 // Nodes and pods of throughputs.
+// The number is that of the pod range. The gateway is the node's address on the pod's link.
 var flowNodes = []struct {
 	node, addr, pod, podAddr, gateway string
 	number                            int
@@ -232,6 +243,7 @@ var flowNodes = []struct {
 }
 
 // makePods makes the two nodes on the switch, each with a pod.
+// Each pod is a namespace with one veth to its node; there is no bridge on the nodes.
 func (b *flowBench) makePods() error {
 	for _, n := range flowNodes {
 		if err := b.makeNetns(b.netns(n.node)); err != nil {
@@ -290,7 +302,10 @@ func byHand(mode string, i int) (netlink.Route, error) {
 		return netlink.Route{Dst: dst, Gw: net.ParseIP(other.addr)}, err
 	}
 
+	// MAC addresses follow from the index, so that each node knows that of the other.
 	mac := func(i int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 9, byte(i)} }
+	// The next hop is the first address of the other's pod range, as flannel has it: it is on no
+	// link, and only its entry in the neighbour table says where it is.
 	far := net.ParseIP(other.gateway).To4()
 	far[3] = 0
 	eth0, err := netlink.LinkByName("eth0")
@@ -305,6 +320,7 @@ func byHand(mode string, i int) (netlink.Route, error) {
 	}
 
 	index := dev.Attrs().Index
+	// Two entries lead to the other node: the MAC of the next hop, and the node behind that MAC.
 	return netlink.Route{LinkIndex: index, Dst: dst, Gw: far, Flags: int(netlink.FLAG_ONLINK)}, errors.Join(
 		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
 			IP: far, HardwareAddr: mac(1 - i)}),
@@ -313,6 +329,7 @@ func byHand(mode string, i int) (netlink.Route, error) {
 }
 
 // agents starts ours on both nodes and waits until they have done everything.
+// All Node objects are replaced by those of the two nodes.
 func (b *flowBench) agents(ctx context.Context, mode string) error {
 	if err := b.client.CoreV1().Nodes().
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -344,6 +361,7 @@ func (b *flowBench) agents(ctx context.Context, mode string) error {
 }
 
 // ready waits until the agent of a node has all its routes, at least that many.
+// It asks the agent's own status, from within the host's namespace.
 func (b *flowBench) ready(ctx context.Context, host string, count int) error {
 	return wait.For(ctx, 30*time.Second, "the agent of "+host+" to be ready", func(ctx context.Context) error {
 		var status struct {
@@ -389,6 +407,7 @@ func (b *flowBench) dial(host, addr string) (conn net.Conn, err error) {
 }
 
 // stopAgents ends what agents started.
+// Agents that were stopped by SIGSTOP end as well: the signal is SIGKILL.
 func (b *flowBench) stopAgents() {
 	for _, cmd := range b.running {
 		end(cmd)
@@ -409,6 +428,8 @@ func (b *flowBench) flow(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	defer server.Close()
+	// The receiver ends only when its listener is closed: the deferred Close below runs before the
+	// Wait.
 	var receiving sync.WaitGroup
 	defer receiving.Wait()
 	defer server.Close()
@@ -434,6 +455,7 @@ func (b *flowBench) flow(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	defer conn.Close()
+	// The time begins with the first byte, and ends when the receiver has all and has answered.
 	begin, err := transfer(conn, 0, unix.Write)
 	if err != nil {
 		return 0, err
@@ -460,6 +482,7 @@ func transfer(c net.Conn, processor int, call func(int, []byte) (int, error)) (b
 	}
 	defer file.Close()
 
+	// A goroutine of its own, because the thread that it locks is given up afterwards.
 	done := make(chan error, 1)
 	begin = time.Now()
 	go func() {
@@ -472,6 +495,8 @@ func transfer(c net.Conn, processor int, call func(int, []byte) (int, error)) (b
 	return begin, <-done
 }
 
+// transferAll makes the descriptor blocking for the time of the transfer and calls it without Go's
+// poller.
 func transferAll(fd int, call func(int, []byte) (int, error)) error {
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return err

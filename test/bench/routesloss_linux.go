@@ -44,6 +44,8 @@ func (b *flowBench) losses(ctx context.Context, mode string) error {
 		return err
 	}
 
+	// Before anything is measured, packets to nobody must count as lost: this shows that the method
+	// can see loss.
 	sent, lost, err := b.lost(ctx, lossNobody, func() error { return nil })
 	if err != nil {
 		return err
@@ -101,6 +103,7 @@ func (b *flowBench) addSome(ctx context.Context, mode string) error {
 
 // lost sends packets from the first pod to an address, where the second pod's server sends them back, while do runs
 // and for lossAfter after it. It returns how many were tried and how many of them got no answer.
+// Packets of 8 bytes hold their number; answers are counted and not matched.
 func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent, lost int, err error) {
 	client, stop, err := b.echo(to)
 	if err != nil {
@@ -120,6 +123,7 @@ func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent,
 		}
 	})
 
+	// What happens is in a goroutine of its own, so that packets keep their pace meanwhile.
 	done := make(chan error, 1)
 	go func() {
 		err := do()
@@ -149,6 +153,7 @@ func (b *flowBench) lost(ctx context.Context, to string, do func() error) (sent,
 
 // echo starts a server in the second pod that sends each packet back, and opens a UDP socket in the first pod to an
 // address at its port.
+// stop closes both; the server ends with its socket.
 func (b *flowBench) echo(to string) (client *net.UDPConn, stop func(), err error) {
 	var server *net.UDPConn
 	err = platform.InNetns(platform.NetnsPath(b.netns("b")), func() (err error) {

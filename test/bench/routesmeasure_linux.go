@@ -17,6 +17,8 @@ import (
 
 // atSize starts both agents in a cluster with that many other nodes and measures; added, if not nil, adds nodes
 // meanwhile.
+// The sides run one beside the other, each on its own host; without --sides upstream there is ours
+// only.
 func (b *routesBench) atSize(ctx context.Context, mode string, count int,
 	added func(context.Context, string, []*routesSide) error) error {
 	sides := []*routesSide{{name: "ours", addr: "10.99.0.11", number: routesOurs},
@@ -30,6 +32,7 @@ func (b *routesBench) atSize(ctx context.Context, mode string, count int,
 		}
 		defer b.endReflector()
 	}
+	// The Node object of the peer stays, so that ours has as many routes as with it.
 	if !named(b.o.sides, peer) {
 		sides = sides[:1]
 	}
@@ -54,6 +57,8 @@ func (b *routesBench) atSize(ctx context.Context, mode string, count int,
 }
 
 // first starts an agent on a host without routes and returns after how many seconds it has that many.
+// Routes are counted by the kernel's events. The time is that of the last one, not of the look that
+// found it.
 func (b *routesBench) first(ctx context.Context, s *routesSide, mode string, count int) (seconds float64, err error) {
 	if err := b.clean(s.name); err != nil {
 		return 0, err
@@ -78,6 +83,7 @@ func (b *routesBench) first(ctx context.Context, s *routesSide, mode string, cou
 // clean removes what agents made on a host.
 func (b *routesBench) clean(host string) error {
 	return platform.InNetns(platform.NetnsPath(b.netns(host)), func() error {
+		// The devices are flannel's and the one of byHand; ours uses flannel's name for VNI 4096.
 		for _, name := range []string{"flannel.4096", handDevice} {
 			if dev, err := netlink.LinkByName(name); err == nil {
 				if err := netlink.LinkDel(dev); err != nil {
@@ -99,6 +105,8 @@ func (b *routesBench) clean(host string) error {
 
 // addNodes adds nodes one after the other, and measures how long after the event of the API server each side has the
 // route.
+// ResourceVersion 0 begins with what the API server has in its cache; events of older nodes are
+// passed over.
 func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routesSide) error {
 	events, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -127,6 +135,7 @@ func (b *routesBench) addNodes(ctx context.Context, mode string, sides []*routes
 				return err
 			}
 		}
+		// Both sides are waited for before the next node is added.
 		for j, s := range sides {
 			var at time.Time
 			err := wait.For(ctx, 30*time.Second, s.name+" to have the route", func(context.Context) (err error) {
@@ -186,6 +195,7 @@ func ratio(ours, others float64) float64 {
 }
 
 // eventOf returns when the event of a node came.
+// Events of other nodes are dropped.
 func eventOf(events watch.Interface, name string) (time.Time, error) {
 	limit := time.After(30 * time.Second)
 	for {
@@ -204,6 +214,7 @@ func eventOf(events watch.Interface, name string) (time.Time, error) {
 }
 
 // cost measures what both agents use while nothing happens.
+// Shares are in percent of one processor.
 func (b *routesBench) cost(ctx context.Context, mode string, count int, sides []*routesSide) error {
 	use := func() (mb, cpu [2]float64, err error) {
 		for i, s := range sides {

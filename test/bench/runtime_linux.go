@@ -38,6 +38,7 @@ const (
 
 // runtimeLines are the figures of the part calls: the floor, which is the calls of containerd.exe alone, and a pod
 // through the kubelet.
+// The keys are those of samples; only ours has any.
 var runtimeLines = []line{
 	{key: "sandbox", name: "runtime-run-pod-sandbox", unit: "s", note: "RunPodSandbox alone, the CNI plugin included"},
 	{key: "create", name: "runtime-create-container", unit: "s"},
@@ -54,6 +55,7 @@ var runtimeLines = []line{
 func benchRuntime(ctx context.Context, o options) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeLimit)
 	defer cancel()
+	// The memory comes first: it can be measured while a local cluster runs, the calls cannot.
 	if named(o.runtime, runtimeMemory) {
 		if err := benchRuntimeMemory(ctx, o); err != nil {
 			return fmt.Errorf("memory: %w", err)
@@ -79,6 +81,7 @@ func benchRuntime(ctx context.Context, o options) error {
 }
 
 // benchRuntimeCalls measures the runtime on a node of a local cluster, which it brings up and removes.
+// The first start is cold; what is printed is the second.
 func benchRuntimeCalls(ctx context.Context, o options, found samples) (err error) {
 	dir, remove, err := clusterFolder(o)
 	if err != nil {
@@ -108,6 +111,7 @@ func benchRuntimeCalls(ctx context.Context, o options, found samples) (err error
 }
 
 // runtimePods connects to the node's runtime and to the API server.
+// The second result closes the connection.
 func runtimePods(ctx context.Context, o options, dir string) (*windowsPods, func(), error) {
 	client, _, err := kube.Load(filepath.Join(dir, "kubeconfig"), "porthole-bench", -1, 0)
 	if err != nil {
@@ -129,6 +133,7 @@ func runtimePods(ctx context.Context, o options, dir string) (*windowsPods, func
 }
 
 // measureRuntime makes pods with the runtime alone and through the kubelet, in turn, one at a time.
+// The runtime alone has no pod's UID, and the kubelet leaves its sandboxes alone.
 func (b *windowsPods) measureRuntime(ctx context.Context, rounds int, found samples) error {
 	if _, err := b.batch(ctx, 1); err != nil { // pulls the image, and fills caches
 		return err
@@ -150,6 +155,7 @@ func (b *windowsPods) measureRuntime(ctx context.Context, rounds int, found samp
 }
 
 // measurePod makes a pod through the kubelet and deletes it.
+// The processor time is of all that runs, so that shims and Wine count.
 func (b *windowsPods) measurePod(ctx context.Context, found samples) error {
 	before, err := processorTime()
 	if err != nil {
@@ -194,6 +200,7 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(nanos), err
 }
 
+// memoryPods are made one after the other; the figure is their mean.
 const memoryPods = 5
 
 // benchRuntimeMemory measures what a host with containerd.exe takes, and then what each pod adds beside its own
@@ -238,12 +245,14 @@ func benchRuntimeMemory(ctx context.Context, o options) (err error) {
 }
 
 // used is what the processes of a host use.
+// total is the sum of by, in which containers' own programs are left out.
 type used struct {
 	by    map[string]programUse
 	total programUse
 }
 
 // ownUse is what the host uses without what the bench runs on it, and without the programs of containers.
+// The registry, the control plane and the relay are the bench's own.
 func ownUse(h *winhost.Host) (u used, err error) {
 	if u.by, _, err = hostUse(h); err != nil {
 		return u, err

@@ -37,17 +37,20 @@ func benchService(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
+	// Nobody listens at the addresses: HNS only has to make them.
 	addresses, err := remoteAddresses(ctx, client)
 	if err != nil {
 		return err
 	}
 
+	// The statistics are read from the host's control socket.
 	hns := hns{filepath.Join(dir, "hosts", serviceNode)}
 	name := metav1.ObjectMeta{Name: serviceNamespace}
 	if _, err := client.CoreV1().Namespaces().
 		Create(ctx, &v1.Namespace{ObjectMeta: name}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
+	// The namespace goes even if the run was interrupted.
 	defer func() {
 		err = errors.Join(err, client.CoreV1().Namespaces().
 			Delete(context.WithoutCancel(ctx), serviceNamespace, metav1.DeleteOptions{}))
@@ -56,11 +59,14 @@ func benchService(ctx context.Context, dir string) (err error) {
 		return err
 	}
 
+	// A check that fell into the measurement would add listings to the calls.
 	checked := hns.afterCheck(ctx)
 	before, err := hns.calls(ctx)
 	if err != nil {
 		return err
 	}
+	// The slice comes before its service, so that the proxy has all endpoints when it hears of the
+	// service.
 	if err := createSlice(ctx, client, addresses); err != nil {
 		return err
 	}
@@ -138,6 +144,7 @@ func checkGone(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // remoteAddresses are three addresses of the pods of a Linux node that no pod has.
+// They are .240 to .242 of its range, which are assumed to be free.
 func remoteAddresses(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1.LabelOSStable + "=linux"})
 	if err != nil {
@@ -159,6 +166,7 @@ func remoteAddresses(ctx context.Context, client kubernetes.Interface) ([]string
 	return nil, errors.New("no Linux node has a pod range")
 }
 
+// createSlice binds its addresses to the service by name and marks them ready.
 func createSlice(ctx context.Context, client kubernetes.Interface, addresses []string) error {
 	ready := true
 	port := int32(8080)
@@ -174,6 +182,8 @@ func createSlice(ctx context.Context, client kubernetes.Interface, addresses []s
 	return err
 }
 
+// createService returns when the API server had answered. The service has no selector: its slice is
+// made by hand.
 func createService(ctx context.Context, client kubernetes.Interface) (time.Time, error) {
 	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bench"},
 		Spec: v1.ServiceSpec{Ports: []v1.ServicePort{{Port: 80}}}}
@@ -182,9 +192,11 @@ func createService(ctx context.Context, client kubernetes.Interface) (time.Time,
 }
 
 // hns asks the emulated HNS of a host for its statistics.
+// hostDir is the folder of the host, where its control socket is.
 type hns struct{ hostDir string }
 
 // calls are those of kube-proxy, by function.
+// It is empty, without an error, as long as kube-proxy has made no call.
 func (h hns) calls(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -201,6 +213,7 @@ func (h hns) calls(ctx context.Context) (map[string]int, error) {
 }
 
 // afterCheck waits for the proxy's next periodic check to be over; false when none comes within its longest period.
+// No check within 75 s is reported in the figure's note.
 func (h hns) afterCheck(ctx context.Context) bool {
 	lists := func() (n int) {
 		calls, _ := h.calls(ctx) // an error shows in the measurement
@@ -223,6 +236,7 @@ func (h hns) afterCheck(ctx context.Context) bool {
 }
 
 // settled returns the calls once there was none for the time given.
+// It fails after 20 s more than quiet.
 func (h hns) settled(ctx context.Context, quiet time.Duration) (map[string]int, error) {
 	last, since := "", time.Now()
 	var calls map[string]int

@@ -19,6 +19,7 @@ const (
 )
 
 // windowsPart is something that is measured with each side in turn, as a kubeletPart.
+// Its own measure and floor hide those of the embedded part, which are nil.
 type windowsPart struct {
 	kubeletPart
 	measure func(context.Context, *windowsSide) error
@@ -56,6 +57,7 @@ func windowsParts(rounds int) []windowsPart {
 }
 
 // windowsSide is one of those that are compared, while its kubelet runs.
+// kubelet is nil for the floor.
 type windowsSide struct {
 	*windowsPods
 	name    string
@@ -77,6 +79,7 @@ func benchWindows(ctx context.Context, o options) (err error) {
 			parts = append(parts, p)
 		}
 	}
+	// Names are checked before a host is made.
 	for _, name := range strings.Split(o.sides, ",") {
 		if !slices.Contains([]string{bare, ours, peer}, name) {
 			return fmt.Errorf("--sides: no side %q", name)
@@ -100,6 +103,7 @@ func benchWindows(ctx context.Context, o options) (err error) {
 
 	for pass := range o.passes {
 		for _, name := range strings.Split(o.sides, ",") {
+			// Each pass has its own range of serial numbers: names are not used twice on one host.
 			s := &windowsSide{name: name, host: h, samples: found,
 				windowsPods: &windowsPods{api: h.Client.CoreV1().Pods(namespace), runtime: h.Runtime,
 					node: name, driveC: h.DriveC(), lazy: name == peer, serial: pass * 10000}}
@@ -123,6 +127,7 @@ func windowsHost(ctx context.Context, o options) (h *winhost.Host, remove func()
 	made := winhost.Host{Porthole: filepath.Join(o.bin, "porthole"), Dir: dir,
 		Name: fmt.Sprintf("bench%d", os.Getpid())}
 	h, err = winhost.Create(ctx, made, windowsBuild)
+	// remove is used here too when a step fails; h is nil if the host was not made.
 	remove = func() (err error) {
 		if h != nil {
 			err = h.Delete()
@@ -188,6 +193,7 @@ func (s *windowsSide) warm(ctx context.Context) (err error) {
 }
 
 // windowsStart measures n pods at once: from the first bind until all are Ready.
+// The pods end after each sample, outside of its time.
 func windowsStart(name string, n, rounds int, target func(float64, float64) float64) windowsPart {
 	key := fmt.Sprintf("start-%d", n)
 	return windowsPart{

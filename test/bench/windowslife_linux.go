@@ -29,6 +29,7 @@ func windowsEnds(ctx context.Context, s *windowsSide) error {
 	return err
 }
 
+// bareWindowsEnds is windowsEnds by the calls alone.
 func bareWindowsEnds(ctx context.Context, s *windowsSide) error {
 	p := s.bare()
 	defer func() { _ = p.remove(context.WithoutCancel(ctx)) }()
@@ -70,6 +71,7 @@ func windowsCrashes(ctx context.Context, s *windowsSide) error {
 	return err
 }
 
+// runsAgain is for watcher.wait, after the container's first restart.
 func runsAgain(p *v1.Pod) bool {
 	return p != nil && len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount > 0 &&
 		p.Status.ContainerStatuses[0].State.Running != nil
@@ -115,6 +117,8 @@ func bareWindowsCrashes(ctx context.Context, s *windowsSide) error {
 }
 
 // kill ends the program of the one container that runs on the host.
+// It returns the moment just before the signal. More than one program is an error: the wrong one
+// could be killed.
 func (s *windowsSide) kill() (time.Time, error) {
 	pids, err := programsOf(s.host, "testapp.exe")
 	if err != nil {
@@ -159,6 +163,7 @@ func windowsIdles(ctx context.Context, s *windowsSide) error {
 }
 
 // spent is the processor time of the kubelet so far, and that of the whole host, in seconds.
+// The kubelet's is 0 once it has ended.
 func (s *windowsSide) spent() (kubelet, all float64, err error) {
 	_, total, err := hostUse(s.host)
 	if err != nil {

@@ -21,12 +21,14 @@ const windowsImage = "porthole/testapp:1"
 
 // windowsPods starts pods on an emulated Windows node: through the API, or with the node's runtime alone.
 type windowsPods struct {
+	// api is nil where pods are made with the runtime alone.
 	api     corev1.PodInterface
 	runtime cri.RuntimeServiceClient
 	node    string
 	driveC  string // of the node, as Linux has it
 	// lazy is a kubelet that leaves ended sandboxes in the runtime for up to a minute: they are removed for it.
-	lazy   bool
+	lazy bool
+	// serial is the number of the last name.
 	serial int
 }
 
@@ -57,6 +59,7 @@ type running struct {
 }
 
 // start makes n pods on the node and waits until all are Ready. change may adapt each; nil: none.
+// The watch goes on until end calls stop; with an error it has ended already.
 func (b *windowsPods) start(ctx context.Context, n int, change func(*v1.Pod)) (*running, error) {
 	ctx, stop := context.WithTimeout(ctx, 3*patience(n))
 	r := &running{seen: newWatcher(), stop: stop, names: make([]string, n), each: make([]float64, n)}
@@ -103,6 +106,7 @@ func (b *windowsPods) start(ctx context.Context, n int, change func(*v1.Pod)) (*
 
 // end deletes the pods, and returns the seconds until the API has none of them. The runtime has no sandbox of them
 // either when it returns.
+// Deletes are sent one after the other; the time runs from the first.
 func (b *windowsPods) end(ctx context.Context, r *running) (float64, error) {
 	defer r.stop()
 	limited, cancel := context.WithTimeout(ctx, 3*patience(len(r.names)))
@@ -146,6 +150,7 @@ func (b *windowsPods) quiet(ctx context.Context) error {
 }
 
 // batch makes n pods, waits until all are Ready, and deletes them. It returns how long the first took.
+// The time of the end is not part of the result.
 func (b *windowsPods) batch(ctx context.Context, n int) (float64, error) {
 	r, err := b.start(ctx, n, nil)
 	if err != nil {
@@ -161,10 +166,12 @@ type bareWindowsPod struct {
 	config             *cri.PodSandboxConfig
 	sandbox, container string
 	// Seconds that each call took.
+	// They are 0 for calls that were not made.
 	ran, created, started float64
 }
 
 // bare is a pod without a UID: a kubelet of the node would remove it as an orphan otherwise.
+// The log folder is a path of Windows; WriteGuest makes it on C: before the start.
 func (b *windowsPods) bare() *bareWindowsPod {
 	name := b.name()
 	return &bareWindowsPod{b: b,
@@ -191,6 +198,7 @@ func (p *bareWindowsPod) start(ctx context.Context) error {
 }
 
 // run makes and starts the pod's container.
+// A second call, with the next attempt, makes a container in the same sandbox.
 func (p *bareWindowsPod) run(ctx context.Context, attempt uint32) error {
 	began := time.Now()
 	made, err := p.b.runtime.CreateContainer(ctx,
@@ -231,6 +239,7 @@ func (p *bareWindowsPod) stop(ctx context.Context, grace int64) error {
 	return errors.Join(stopErr, err)
 }
 
+// remove does nothing for a pod whose sandbox was not made.
 func (p *bareWindowsPod) remove(ctx context.Context) error {
 	if p.sandbox == "" {
 		return nil
@@ -258,6 +267,7 @@ func (b *windowsPods) bareBatch(ctx context.Context, n int) (float64, []*bareWin
 	all.Wait()
 	took := time.Since(began).Seconds()
 
+	// Pods that failed to start are removed as well.
 	for i, p := range pods {
 		all.Go(func() { errs[i] = errors.Join(errs[i], p.stop(ctx, 0), p.remove(ctx)) })
 	}

@@ -24,6 +24,7 @@ func windowsSummaries(ctx context.Context, s *windowsSide) error {
 	if err := pause(ctx, settling); err != nil {
 		return err
 	}
+	// The first summaries may lack pods that have just started.
 	err = wait.For(ctx, 2*time.Minute, "statistics of all pods", func(ctx context.Context) error {
 		_, err := s.readSummary(ctx)
 		return err
@@ -47,6 +48,7 @@ func windowsSummaries(ctx context.Context, s *windowsSide) error {
 }
 
 // readSummary returns how long the statistics took, in seconds. An answer without one of the pods is an error.
+// The API server's own share is in the time.
 func (s *windowsSide) readSummary(ctx context.Context) (float64, error) {
 	began := time.Now()
 	data, err := s.host.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + s.name + "/proxy/stats/summary").

@@ -33,17 +33,21 @@ var nodes = map[string][]string{
 	"win": {"--linux-nodes=1", "--windows-nodes=2"},
 }
 
+// program is the path of a program that was built, below the folder bin.
 func (c *suiteCluster) program(name ...string) string {
 	return filepath.Join(append([]string{c.o.bin}, name...)...)
 }
 
+// kubeconfig is the file that prepare writes.
 func (c *suiteCluster) kubeconfig() string { return filepath.Join(c.o.dir, "conformance.kubeconfig") }
 
 // suiteMemory is the memory of a Windows node of sig-windows: one of its tests uses all of it, and more than this
 // machine may have free. The others need less than half.
 const suiteMemory = "3Gi"
 
+// up starts the cluster as the suite and the side that is judged need it.
 func (c *suiteCluster) up(ctx context.Context) error {
+	// A later flag wins over the same one before it.
 	args := append([]string{"up", "--dir", c.o.dir}, nodes[c.o.node]...)
 	if n := suites[c.o.suite].linuxNodes; n > 0 && c.o.node == "lin" {
 		args = append(args, fmt.Sprintf("--linux-nodes=%d", n))
@@ -62,6 +66,7 @@ func (c *suiteCluster) down() error {
 	return show(exec.Command(c.program("porthole"), "down", "--dir", c.o.dir))
 }
 
+// show runs a command with its output shown.
 func show(cmd *exec.Cmd) error {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -70,6 +75,7 @@ func show(cmd *exec.Cmd) error {
 	return nil
 }
 
+// pushImages gives the registry of the cluster all images that the suite names.
 func (c *suiteCluster) pushImages(ctx context.Context) error {
 	registry, err := images.Login("http://"+lab.Router.String()+":5000", layout.Layout{Dir: c.o.dir}.RegistryLogin())
 	if err != nil {
@@ -121,6 +127,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		Version  string          `json:"apiVersion"`
 	}
 
+	// Only the parts that are read have types; users and contexts are written back as they are.
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return fmt.Errorf("reading the cluster's kubeconfig: %w", err)
 	}
@@ -134,6 +141,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 	if err := os.WriteFile(c.kubeconfig(), data, 0o600); err != nil {
 		return err
 	}
+	// kubectl is one of the programs in kube, which knows it by its name.
 	kubectl := c.program("conformance", "kubectl")
 	if _, err := os.Lstat(kubectl); err != nil {
 		if err := os.Symlink(filepath.Join("..", "bundle", "kube"), kubectl); err != nil {
@@ -141,6 +149,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 		}
 	}
 
+	// These change the nodes, so they come before anything runs on them.
 	if c.o.suite == sigWindows {
 		if err := errors.Join(c.installShell(), c.giveGrace(ctx)); err != nil {
 			return err
@@ -151,6 +160,7 @@ func (c *suiteCluster) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	// Only pods of Linux nodes have to be kept off the Linux node.
 	if c.o.node != "win" {
 		return c.trustPrivateRegistry()
 	}
@@ -212,6 +222,7 @@ func (c *suiteCluster) giveGrace(ctx context.Context) error {
 		if err := os.WriteFile(path, text, 0o644); err != nil {
 			return fmt.Errorf("giving pods of %s time at a shutdown: %w", n.Name, err)
 		}
+		// The kubelet reads its configuration when it starts.
 		for _, what := range []string{"stop", "start"} {
 			if err := show(exec.CommandContext(ctx, c.program("porthole"), "host", "run", "--dir", c.o.dir, n.Name,
 				"--", "net", what, "kubelet")); err != nil {

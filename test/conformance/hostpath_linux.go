@@ -25,6 +25,7 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 	if err != nil {
 		return nil, err
 	}
+	// The first node is the only one with the driver, so that its volumes are on that node.
 	node := nodesOf(c.o)[0]
 	kubelet := l.NodeFile(node, "kubelet")
 	socket := filepath.Join(kubelet, "plugins", "csi-hostpath", "csi.sock")
@@ -46,6 +47,8 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 		cancel()
 		return nil, errors.Join(fmt.Errorf("starting csi-driver-host-path, which -driver names: %w", err), log.Close())
 	}
+	// unregister is replaced when there is something to undo; stop can be called at any point from
+	// here on.
 	unregister := func() {}
 	stop = func() {
 		unregister()
@@ -54,6 +57,7 @@ func (c *suiteCluster) startHostPath(ctx context.Context) (stop func(), err erro
 		log.Close()
 	}
 
+	// The socket is there before the driver is registered: the kubelet connects to it at once.
 	err = wait.For(ctx, 10*time.Second, "csi-driver-host-path to listen", func(context.Context) error {
 		_, err := os.Stat(socket)
 		return err

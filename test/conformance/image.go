@@ -15,6 +15,8 @@ import (
 // Paths of a Linux container: what the tests' own images have.
 const linuxPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// linux and windows are variants of an image: the layers of the base and others over them, with the
+// environment that containers start with.
 func linux(layers ...string) *images.Variant {
 	return &images.Variant{Layers: append([]string{"base"}, layers...), Env: []string{linuxPath}, Dir: "/"}
 }
@@ -29,6 +31,7 @@ func windows(layers ...string) *images.Variant {
 // suiteImages is what the suite of Kubernetes 1.36.3 names in its conformance tests (test/utils/image/manifest.go
 // there). Tags of one row differ in their configuration, because tests tell them apart.
 func suiteImages() []images.Image {
+	// agnhost starts a pause process unless the test gives a command.
 	agnhost := func(extra ...string) *images.Variant {
 		return linux(append([]string{"tools", "agnhost"}, extra...)...).Starting([]string{"/agnhost"}, "pause")
 	}
@@ -91,6 +94,7 @@ func parts(dir, bundle string) map[string]func(*images.Layer) error {
 }
 
 // files adds programs and data, given as pairs of a path in the image and one on this machine.
+// The mode is that of a program; data has it too.
 func files(pairs ...string) func(*images.Layer) error {
 	return func(l *images.Layer) error {
 		for pair := range slices.Chunk(pairs, 2) {
@@ -110,6 +114,7 @@ func windowsFiles(pairs ...string) func(*images.Layer) error {
 	}
 }
 
+// linuxParts returns each layer as a function that fills it; what is not used is never read.
 func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	pause := files("pause", filepath.Join(bundle, "images", "linux", "pause"))
@@ -152,6 +157,7 @@ func linuxParts(dir, bundle string) map[string]func(*images.Layer) error {
 	}
 }
 
+// windowsParts are below Files, the root of a Windows layer's files.
 func windowsParts(dir, bundle string) map[string]func(*images.Layer) error {
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 
@@ -223,17 +229,20 @@ func addBase(l *images.Layer, shell string) error {
 		return fmt.Errorf("%w (Debian's package busybox-static has it)", err)
 	}
 
+	// The list is busybox's own, so that another version of Debian's needs no change here.
 	applets, err := appletsOf(busybox)
 	if err != nil {
 		return err
 	}
 
+	// sh and busybox are not links: sh is our choice of shells.
 	for _, name := range applets {
 		if name != "busybox" && name != "sh" {
 			l.Link("/bin/busybox", "bin/"+name)
 		}
 	}
 
+	// The program of sh is nmeter too, by its name.
 	if err := l.File("bin/nmeter", shell, 0o755); err != nil {
 		return err
 	}
@@ -271,6 +280,7 @@ func addTools(l *images.Layer) error {
 		if name == "nc.openbsd" {
 			name = "nc"
 		}
+		// A program is taken with the libraries that it loads on this machine.
 		if err := l.Program("usr/bin/"+name, program); err != nil {
 			return fmt.Errorf("%w (Debian's package %s has it)", err, from)
 		}

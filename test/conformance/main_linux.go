@@ -53,6 +53,8 @@ const (
 	shortDir   = "/tmp/dra"
 )
 
+// parse reads the flags and checks that they go together, so that nothing is started for a run that
+// cannot be.
 func parse(args []string) (options, error) {
 	var o options
 	f := flag.NewFlagSet("conformance", flag.ContinueOnError)
@@ -90,6 +92,7 @@ func parse(args []string) (options, error) {
 	if err := checkSuite(o.suite, o.node, o.kubelet); err != nil {
 		return o, err
 	}
+	// The driver is needed for a run of its suite only.
 	if (o.suite == storageHostPath) != (o.driver != "") && !o.document && o.from == "" {
 		return o,
 			fmt.Errorf(
@@ -107,6 +110,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 
+	// Paths of sockets are longer in the suite dra.
 	if o.suite == dra && o.dir == defaultDir {
 		o.dir = shortDir
 	}
@@ -118,11 +122,13 @@ func parse(args []string) (options, error) {
 }
 
 // set returns the name under which the results of this run are kept.
+// Results of ours and of upstream's kubelet have names of their own.
 func (o options) set() string { return setName(o.suite, o.node, o.kubelet) }
 
 // run brings up the cluster, pushes images, runs the suite and writes down what it found. An error also means: some
 // test failed for which no reason is known, or a reason is no longer true.
 func run(ctx context.Context, o options) (err error) {
+	// Three modes end early: writing the document, taking in a report, and pushing images.
 	if o.document {
 		return write(o, nil)
 	}
@@ -147,6 +153,8 @@ func run(ctx context.Context, o options) (err error) {
 	if o.images {
 		return nil
 	}
+	// Without results there is nothing to write. With results the error of the run is joined with
+	// what they say.
 	list, err := c.judge(ctx)
 	switch {
 	case len(list) == 0:
@@ -160,6 +168,7 @@ func run(ctx context.Context, o options) (err error) {
 // judge prepares what the suite needs beside the cluster, runs it, and takes away what it has prepared. There is no
 // error if tests fail.
 func (c *suiteCluster) judge(ctx context.Context) (list []result, err error) {
+	// Node tests have a machine of their own beside the cluster.
 	if c.o.suite == nodeE2E {
 		node := newNodeSuite(c.o)
 		defer func() { err = errors.Join(err, node.remove()) }()
@@ -171,6 +180,7 @@ func (c *suiteCluster) judge(ctx context.Context) (list []result, err error) {
 		return nil, err
 	}
 
+	// What is deployed depends on the suite, and each part has its own undoing, in reverse.
 	if c.o.suite == sigWindows {
 		stop, err := c.outside(ctx)
 		if err != nil {
@@ -216,6 +226,7 @@ func takeIn(o options) error {
 	if err != nil {
 		return err
 	}
+	// A report of some tests must not remove the results of others.
 	if o.focus == "" {
 		o.focus = "some" // what other tests gave stays
 	}
@@ -239,6 +250,7 @@ func cut(list []result) error {
 	return nil
 }
 
+// count is how many results have a state.
 func count(list []result, state string) int {
 	n := 0
 	for _, one := range list {
@@ -252,6 +264,7 @@ func count(list []result, state string) int {
 // write adds results to those of the repository, writes the document again, and checks the reasons.
 func write(o options, list []result) error {
 	home := filepath.Join(o.repo, "test", "conformance")
+	// All sets are read, because the document shows all of them.
 	all := map[string]results{}
 	for _, set := range sets() {
 		have, err := loadResults(filepath.Join(home, "results-"+set+".json"))
@@ -265,6 +278,7 @@ func write(o options, list []result) error {
 	if err != nil {
 		return err
 	}
+	// Tests that were cut off for a known reason count as failed from here on.
 	list = why.settle(o.set(), list)
 	all[o.set()].add(list)
 	if len(list) > 0 && o.focus == "" && o.skip == "" {
@@ -278,6 +292,7 @@ func write(o options, list []result) error {
 	if err := os.WriteFile(path, []byte(document(all, why)), 0o644); err != nil {
 		return err
 	}
+	// Reasons are checked against the tests of this run only.
 	ran := results{}
 	ran.add(list)
 

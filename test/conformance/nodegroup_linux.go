@@ -12,13 +12,17 @@ import (
 	"porthole.dev/porthole/kubelet/cgroup"
 )
 
+// cgroups is where the machine's hierarchies are mounted, below it or, with version 2 alone, right
+// there.
 const cgroups = "/sys/fs/cgroup"
 
 // hierarchy is a tree of cgroups: that of some controllers of version 1, or that of version 2.
+// point is the mount point, kind cgroup or cgroup2, options those of the mount.
 type hierarchy struct{ point, kind, options string }
 
 // hierarchies are those that are mounted, from a table of mounts.
 func hierarchies(mounts string) (out []hierarchy) {
+	// The fields of a line are device, mount point, type and options (proc(5)).
 	for line := range strings.Lines(mounts) { // cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0
 		f := strings.Fields(line)
 		if len(f) < 4 || f[2] != "cgroup" && f[2] != "cgroup2" ||
@@ -44,6 +48,7 @@ func (s *nodeSuite) makeGroup() error {
 	if s.trees = hierarchies(string(mounts)); len(s.trees) == 0 {
 		return errors.New("no cgroups are mounted")
 	}
+	// The first folder's name is free in one hierarchy and used in all.
 	first, err := os.MkdirTemp(s.trees[0].point, "phs-")
 	if err != nil {
 		return fmt.Errorf("making a cgroup of %s: %w", suiteNode, err)
@@ -63,6 +68,7 @@ func (h hierarchy) make(group string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	// With version 2 a controller must be passed on by the parent before a child has it.
 	if h.kind == "cgroup2" {
 		has, err := os.ReadFile(filepath.Join(h.point, "cgroup.controllers"))
 		for name := range strings.FieldsSeq(string(has)) {
@@ -71,6 +77,7 @@ func (h hierarchy) make(group string) error {
 		return err
 	}
 
+	// A cpuset of version 1 begins empty, and no process can join it then.
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		have, err := os.ReadFile(filepath.Join(h.point, file))
 		if errors.Is(err, os.ErrNotExist) {
@@ -93,6 +100,7 @@ func (s *nodeSuite) removeGroup() error {
 
 // joining is the script that starts the machine in its cgroup, which it sees as the root of all.
 func (s *nodeSuite) joining() string {
+	// The shell joins the group in each hierarchy, before namespaces hide the rest.
 	text := "set -e\n"
 	for _, h := range s.trees {
 		text += fmt.Sprintf("echo 0 >%s\n", filepath.Join(h.point, s.group, "cgroup.procs"))

@@ -29,6 +29,7 @@ type nodeSuite struct {
 }
 
 // Name and address of the machine.
+// The address is one of the local cluster's network that no node has.
 const suiteNode = "suite01"
 
 var suiteAddress = netip.MustParseAddr("10.99.0.90")
@@ -73,6 +74,7 @@ const bridge = `{"cniVersion": "1.0.0", "name": "suite", "plugins": [{"type": "b
  {"type": "portmap", "capabilities": {"portMappings": true}}]}
 `
 
+// newNodeSuite touches nothing; prepare makes the files.
 func newNodeSuite(o options) *nodeSuite {
 	return &nodeSuite{o: o, dir: filepath.Join(o.dir, "node-suite")}
 }
@@ -81,6 +83,7 @@ func (s *nodeSuite) at(name ...string) string {
 	return filepath.Join(append([]string{s.dir}, name...)...)
 }
 
+// containerd is configured apart from that of the cluster's nodes.
 func (s *nodeSuite) containerd() containerdconf.Options {
 	return containerdconf.Options{Dir: s.at("c"), Registry: "http://" + lab.Router.String() + ":5000",
 		CNIConfDir: s.at("cni"),
@@ -96,6 +99,7 @@ func (s *nodeSuite) prepare() error {
 	if err := errors.Join(s.makeGroup(), s.mountDisk()); err != nil {
 		return err
 	}
+	// The flag keeps our kubelet from changing settings of the kernel that the machine shares.
 	kubelet := filepath.Join(s.o.bin, "porthole") + lockFlags + " --keep-kernel-settings"
 	if s.o.kubelet == upstreams {
 		kubelet = filepath.Join(s.o.bin, "bundle", "kubelet") + lockFlags
@@ -105,6 +109,7 @@ func (s *nodeSuite) prepare() error {
 		errs = append(errs, os.MkdirAll(s.at(dir), 0o755))
 	}
 
+	// All files can be executed, as some are scripts.
 	for name, text := range map[string]string{"cni/10-suite.conflist": bridge, "kubelet.yaml": nodeConfig,
 		"system.yaml": systemSpec,
 		"hosts":       "127.0.0.1 localhost " + suiteNode + "\n", "machine": s.machine(), "join": s.joining(),
@@ -129,6 +134,7 @@ func (s *nodeSuite) prepare() error {
 // 10 GB.
 const diskSize = 16 << 30
 
+// disk is the file that holds the machine's disk.
 func (s *nodeSuite) disk() string { return s.dir + ".disk" }
 
 // mountDisk gives the machine a disk of its own: tests of eviction fill it to a threshold that they reckon from what
@@ -137,6 +143,7 @@ func (s *nodeSuite) mountDisk() error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return err
 	}
+	// The file is sparse: space is taken as the tests write.
 	file, err := os.Create(s.disk())
 	if err == nil {
 		err = errors.Join(file.Truncate(diskSize), file.Close())
@@ -159,6 +166,7 @@ const handler = `
   runtime_type = "io.containerd.runc.v2"
 `
 
+// writeContainerd adds the second handler to the usual configuration.
 func (s *nodeSuite) writeContainerd() error {
 	o := s.containerd()
 	if err := containerdconf.Write(o); err != nil {
@@ -190,6 +198,7 @@ exec "$@"
 }
 
 // command runs ginkgo in the machine.
+// nsenter takes the network of the emulated host; everything else is the machine's own namespaces.
 func (s *nodeSuite) command(ctx context.Context) *exec.Cmd {
 	suite := newCluster(s.o)
 	args := []string{"--net=" + platform.NetnsPath(lab.Default.Netns(suiteNode)), "bash", s.at("join"),
@@ -219,6 +228,7 @@ func (s *nodeSuite) remove() error {
 		}
 	}
 	// what is mounted is not deleted
+	// A folder with a mount in it would lose what is mounted.
 	if err := errors.Join(append(errs, s.removeGroup(), lab.Default.RemoveHost(suiteNode))...); err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 			_ = l.Close()
 		}
 	}
+	// The address is added to the loopback of the router, which routes to it for all hosts.
 	err = platform.InNetns(platform.NetnsPath(lab.Default.RouterNetns()), func() error {
 		if err := platform.SetAddress("lo", netip.PrefixFrom(outsideAddr, 32)); err != nil {
 			return err
@@ -51,6 +52,7 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 		return nil, fmt.Errorf("playing the outside world: %w", err)
 	}
 
+	// The name server accepts and closes: tests only connect to it.
 	go func() { // ends with its listener
 		for {
 			conn, err := listeners[0].Accept()
@@ -68,6 +70,7 @@ func (c *suiteCluster) outside(ctx context.Context) (stop func(), err error) {
 }
 
 // teachName adds the name to the Corefile, and waits for a DNS that has read it.
+// Reading and replacing go by kubectl, as an administrator would do it.
 func (c *suiteCluster) teachName(ctx context.Context) error {
 	kubectl := func(args ...string) *exec.Cmd {
 		return exec.CommandContext(ctx, c.program("conformance", "kubectl"),
@@ -82,6 +85,8 @@ func (c *suiteCluster) teachName(ctx context.Context) error {
 	if strings.Contains(string(corefile), outsideName) {
 		return nil
 	}
+	// The plugin hosts answers before the others of the same block, and passes on what it does not
+	// know.
 	changed := strings.Replace(string(corefile), "    ready\n", hosts, 1)
 	if changed == string(corefile) {
 		return errors.New(
@@ -97,6 +102,7 @@ func (c *suiteCluster) teachName(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("writing the configuration of the cluster's DNS: %w", err)
 	}
+	// DNS pods read the file anew when they are made again.
 	replace := kubectl("replace", "-f", "-")
 	replace.Stdin = strings.NewReader(string(doc))
 	return errors.Join(show(replace), show(kubectl("rollout", "restart", "deployment/coredns")),

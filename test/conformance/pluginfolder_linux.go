@@ -26,6 +26,7 @@ func (c *suiteCluster) showPluginFolder() error {
 	return nil
 }
 
+// hidePluginFolder leaves the folder itself, which was there before or is empty.
 func (c *suiteCluster) hidePluginFolder() error {
 	if err := unix.Unmount(pluginFolder, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("hiding the kubelet's folder of device plugins at %s: %w", pluginFolder, err)

@@ -25,6 +25,7 @@ func addPrivateRegistry(l *images.Layer, pause func(*images.Layer) error) error 
 		[]images.Image{{Repository: "pause", Tags: []string{"testing"}, Linux: pauseVariant()}})
 }
 
+// pauseVariant is the image of upstream's pause: its user has no name.
 func pauseVariant() *images.Variant {
 	return &images.Variant{Layers: []string{"pause"}, Entrypoint: []string{"/pause"}, Env: []string{linuxPath},
 		Dir: "/", User: "65535:65535"}
@@ -44,6 +45,7 @@ func (f registryFolder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(nil)), Request: req}, nil
 	}
 	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/v2/"), "/")
+	// Nothing is there yet: the pusher sends everything.
 	if req.Method == http.MethodHead {
 		return answer(http.StatusNotFound)
 	}

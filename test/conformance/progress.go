@@ -19,6 +19,7 @@ type progress struct {
 	log, out io.Writer
 	start    time.Time
 
+	// line holds what came after the last line break; total is 0 until ginkgo has said it.
 	line         []byte // so far, of the line that is being written
 	total        int
 	done, failed int
@@ -26,6 +27,7 @@ type progress struct {
 	nameComes    bool
 }
 
+// The expressions are of ginkgo's short form, without colours.
 var (
 	specsToRun = regexp.MustCompile(`^Will run (\d+) of`)
 	dot        = []byte("•")
@@ -66,6 +68,7 @@ func (p *progress) ended(line []byte) {
 		fmt.Fprintf(p.out, "%6.0fs  FAILED %s\n", time.Since(p.start).Seconds(), line)
 		return
 	}
+	// S stands for a test that was skipped.
 	if len(bytes.Trim(line, "•S")) == 0 {
 		p.done += bytes.Count(line, dot)
 		return
@@ -79,6 +82,7 @@ func (p *progress) ended(line []byte) {
 	}
 }
 
+// show prints a line at most every showEvery.
 func (p *progress) show() {
 	if time.Since(p.shown) < showEvery {
 		return

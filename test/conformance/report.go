@@ -27,6 +27,7 @@ type result struct {
 }
 
 // States of a result.
+// The words are ginkgo's own, but for unfinished.
 const (
 	passed  = "passed"
 	failed  = "failed"
@@ -65,11 +66,13 @@ func readReport(r io.Reader) ([]result, error) {
 	var results []result
 	for _, report := range reports {
 		for _, s := range report.SpecReports {
+			// Only an It is a test; the reports of set-up and clean-up have other types.
 			if s.LeafNodeType != "It" || s.State == "pending" || s.State == skipped && s.Failure.Message == "" {
 				continue
 			}
 			state := s.State
 			switch {
+			// Whoever was running or waiting when the run ended has not been judged.
 			case state == "interrupted" || state == "aborted" || strings.HasPrefix(s.Failure.Message, cutOff):
 				state = unfinished
 			case state != passed && state != skipped:
@@ -135,6 +138,7 @@ func (r results) keep(list []result) {
 	})
 }
 
+// save sorts by name, as JSON of a map is sorted, so that a change of results is a small diff.
 func (r results) save(path string) error {
 	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -147,6 +151,7 @@ func (r results) save(path string) error {
 }
 
 // with returns the tests in a state, by name.
+// The order is by name.
 func (r results) with(state string) []result {
 	var list []result
 	for _, one := range r {
@@ -186,6 +191,8 @@ func loadReasons(path string) (reasons, error) {
 	return r, nil
 }
 
+// matcher returns a question for a name: whether it is exactly that, or fits the expression between
+// slashes.
 func matcher(name string) (func(string) bool, error) {
 	if len(name) < 2 || name[0] != '/' || name[len(name)-1] != '/' {
 		return func(s string) bool { return s == name }, nil
@@ -198,6 +205,7 @@ func matcher(name string) (func(string) bool, error) {
 }
 
 // of returns the reason for a test on nodes of a system, or "".
+// Of several reasons that fit, the first in the order of names is taken.
 func (r reasons) of(node, test string) string {
 	for _, name := range slices.Sorted(maps.Keys(r[node])) {
 		if match, err := matcher(name); err == nil && match(test) {
@@ -237,6 +245,7 @@ func (r reasons) settle(node string, list []result) []result {
 }
 
 // sigOf is the special interest group that a test's name begins with.
+// A test of no group is counted as "other".
 func sigOf(test string) string {
 	if sig, _, ok := strings.Cut(strings.TrimPrefix(test, "["), "]"); ok && strings.HasPrefix(test, "[sig-") {
 		return sig
@@ -250,6 +259,7 @@ const sigWindowsTests = 38
 // document is docs/evidence/conformance.md: a table and the tests that do not pass, for each system that has results.
 func document(all map[string]results, why reasons) string {
 	var b strings.Builder
+	// p prints a line.
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Conformance\n")
 	p("%s", strings.Join([]string{
@@ -279,6 +289,7 @@ func document(all map[string]results, why reasons) string {
 		for _, one := range suites[name].out {
 			p("Left out: `%s`: %s.", one.pattern, one.why)
 		}
+		// Only sets of our kubelet have reasons; those of upstream's are compared with.
 		table(p, have)
 		if kubelet == ours {
 			rest(p, node, have, why)
@@ -314,6 +325,7 @@ func table(p func(string, ...any), have results) {
 	sigs := map[string]*count{}
 	total := &count{}
 
+	// "9" is later than every date that a run can have.
 	first, last := "9", ""
 	for _, one := range have {
 		sig := sigOf(one.Name)
@@ -329,6 +341,7 @@ func table(p func(string, ...any), have results) {
 				}
 			case failed:
 				c.failed++
+			// What is neither passed nor failed was skipped.
 			default:
 				c.skipped++
 			}
@@ -355,6 +368,7 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 		if len(list) == 0 {
 			continue
 		}
+		// A large suite skips hundreds of tests, for few reasons.
 		if name, _, _ := splitSet(node); state == skipped && suites[name].peer {
 			grouped(p, node, list, why)
 			continue
@@ -372,6 +386,7 @@ func rest(p func(string, ...any), node string, have results, why reasons) {
 			names[reason] = append(names[reason], one.Name)
 		}
 		p("\n| %s | reason |\n|---|---|", state)
+		// Reasons are in the order of their first tests.
 		byName := func(a, b string) int { return strings.Compare(names[a][0], names[b][0]) }
 		for _, reason := range slices.SortedFunc(maps.Keys(names), byName) {
 			what := names[reason][0]
@@ -399,6 +414,7 @@ func grouped(p func(string, ...any), node string, list []result, why reasons) {
 	}
 }
 
+// firstLine cuts a message to one line of at most 160 bytes.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	if len(line) > 160 {
@@ -407,4 +423,5 @@ func firstLine(s string) string {
 	return line
 }
 
+// cell is a text that does not end a cell of a Markdown table.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

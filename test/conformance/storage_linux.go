@@ -13,6 +13,8 @@ import (
 	"porthole.dev/porthole/test/images"
 )
 
+// storageFiles are manifests with words in capitals in place of what the run decides.
+//
 //go:embed storage
 var storageFiles embed.FS
 
@@ -45,6 +47,7 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 		return err
 	}
 	var all []string
+	// add appends a manifest; all are applied together.
 	add := func(file string, replace ...string) error {
 		text, err := storageFile(file, append(replace, "VOLUMES", filepath.Join(c.o.dir, "volumes"))...)
 		all = append(all, text)
@@ -54,11 +57,13 @@ func (c *suiteCluster) deployStorage(ctx context.Context) error {
 	if err := add("controller.yaml"); err != nil {
 		return err
 	}
+	// The suites of drivers make classes themselves.
 	if c.o.suite != storageCSI {
 		if err := add("class.yaml"); err != nil {
 			return err
 		}
 	}
+	// Every Linux node gets a pod of the driver that knows the node's folder of the kubelet.
 	config, err := layout.New(c.o.dir)
 	if err != nil {
 		return err
@@ -92,6 +97,7 @@ func (c *suiteCluster) awaitDriver(ctx context.Context, driver string, nodes ...
 }
 
 // storageFile returns a file of storage/ with words in it replaced.
+// Words are given in pairs, old and new.
 func storageFile(name string, replace ...string) (string, error) {
 	text, err := storageFiles.ReadFile("storage/" + name)
 	return strings.NewReplacer(replace...).Replace(string(text)), err
@@ -110,6 +116,7 @@ func nodesOf(o options) []string {
 	return out
 }
 
+// kubectl runs the suite's kubectl against the cluster, with its output shown.
 func (c *suiteCluster) kubectl(ctx context.Context, input string, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.program("conformance", "kubectl"),
 		append([]string{"--kubeconfig", filepath.Join(c.o.dir, "kubeconfig")}, args...)...)

@@ -38,6 +38,7 @@ func inParts(o options) ([]options, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-focus: %w", err)
 	}
+	// Two runs: rest leaves the endless test out, last runs it alone with a limit of its own.
 	rest := o
 	last := o
 	exactly := regexp.QuoteMeta(name)
@@ -48,6 +49,7 @@ func inParts(o options) ([]options, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-skip: %w", err)
 	}
+	// Without the endless test among those asked for there is one run only.
 	if !focus.MatchString(name) || o.skip != "" && skip.MatchString(name) {
 		return []options{rest}, nil
 	}
@@ -84,6 +86,7 @@ func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 	if err := os.MkdirAll(c.o.logs, 0o755); err != nil {
 		return nil, err
 	}
+	// A report of an earlier run must not be taken for this one's.
 	report := filepath.Join(c.o.logs, "report.json")
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -99,6 +102,7 @@ func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 	defer cancel()
 	cmd := c.command(ctx)
 	cmd.Stdout, cmd.Stderr = shown, shown
+	// SIGINT has ginkgo clean up and write its report.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = graceAfterLimit
 	fmt.Printf("running the suite; its output goes to %s\n", output.Name())
@@ -118,6 +122,7 @@ func (c *suiteCluster) ginkgo(ctx context.Context) ([]result, error) {
 }
 
 // command runs ginkgo where the suite's tests reach the cluster.
+// The tests run in the router's network, where pods and services of the cluster are reached.
 func (c *suiteCluster) command(ctx context.Context) *exec.Cmd {
 	if c.o.suite == nodeE2E {
 		return newNodeSuite(c.o).command(ctx)

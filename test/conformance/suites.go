@@ -159,6 +159,7 @@ const (
 )
 
 // skips is the regular expression of the tests that a suite leaves out; empty: none.
+// Each pattern is in parentheses, because it may hold alternatives.
 func (s suite) skips() string {
 	var all []string
 	for _, one := range s.out {
@@ -202,6 +203,7 @@ func splitSet(set string) (name, node, kubelet string) {
 // sets are the names of all results that there can be, in the order of the document.
 func sets() []string {
 	var out []string
+	// A suite has a set for each system and kubelet that it can run with.
 	for name, s := range suites {
 		for node, can := range map[string]bool{"lin": s.onLinux, "win": s.onWindows} {
 			if !can {
@@ -218,6 +220,7 @@ func sets() []string {
 }
 
 // title of a set of results in the document.
+// The sets of one suite differ in the name of the nodes.
 func title(set string) string {
 	name, node, kubelet := splitSet(set)
 	nodes := map[string]string{"lin": "Linux nodes", "win": "emulated Windows nodes"}[node]

@@ -44,6 +44,7 @@ func columns(t *tree) []problem {
 	return found
 }
 
+// columnsOf counts a tab as a full one, wherever it is in the line.
 func columnsOf(line []byte) int {
 	return utf8.RuneCount(line) + (tabColumns-1)*bytes.Count(line, []byte("\t"))
 }

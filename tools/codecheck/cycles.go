@@ -57,6 +57,7 @@ func printCycles(out io.Writer, root string) error {
 		}
 	}
 
+	// The counts have four columns, so that the order of texts is that of numbers.
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(b, a) })
 	fmt.Fprintf(out, "pairs of files of one package that use each other in both directions: %d (of %d arrows in all)\n",
 		pairs, arrows)
@@ -155,6 +156,7 @@ func fileUses(p listedPackage, exports map[string]string) (usedNames, error) {
 	}
 
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	// Other packages are read from their compiled export data, not from their sources.
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", lookup)}
 	pkg, err := config.Check(p.ImportPath, fset, files, info)

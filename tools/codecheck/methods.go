@@ -33,6 +33,7 @@ func (t *tree) methods() map[string]map[string]bool {
 		}
 	})
 
+	// Functions come second, because they count only for types that have methods.
 	t.functions(func(dir *folder, f *file, fn *ast.FuncDecl) {
 		if fn.Recv != nil || f.test {
 			return

@@ -81,6 +81,7 @@ func skipped(name string) bool {
 		strings.HasPrefix(name, "_")
 }
 
+// parse names the file from the root; positions in problems are named so too.
 func (t *tree) parse(full, name string) (*file, error) {
 	data, err := os.ReadFile(full)
 	if err != nil {

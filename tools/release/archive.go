@@ -28,6 +28,7 @@ type entry struct {
 	link string // it is a symbolic link to this
 }
 
+// read returns the content: that of a file on the disk, or data. A link has none.
 func (e entry) read() ([]byte, error) {
 	if e.path == "" || e.link != "" {
 		return e.data, nil
@@ -93,6 +94,7 @@ func (r *release) entries(a archive) (list []entry, err error) {
 
 // entries lists the files of a part, whose place is below root.
 func (p part) entries(root string) (list []entry, err error) {
+	// A part may be reached over a link, such as a folder of the build.
 	from, err := filepath.EvalSymlinks(filepath.Join(root, p.from))
 	if err != nil {
 		return nil, err
@@ -140,6 +142,7 @@ func (r *release) described(entries []entry) ([]entry, error) {
 	}
 	list = append(list, entry{name: "sbom.cdx.json", data: bill})
 
+	// The sums are in the order of names, so that they are equal for equal content.
 	all := slices.Concat(entries, list)
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	var sums bytes.Buffer
@@ -167,6 +170,8 @@ func (r *release) writeTar(w io.Writer, top string, entries []entry) error {
 	})
 }
 
+// writeEntries writes the files below top. Of equal contents the first is written and the others
+// are hard links, because some programs are there under several names.
 func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) error {
 	first := map[[sha256.Size]byte]string{}
 	for _, e := range entries {
@@ -198,6 +203,7 @@ func (r *release) writeEntries(out *tar.Writer, top string, entries []entry) err
 	return nil
 }
 
+// writeZip writes an archive for Windows, which has neither links nor modes.
 func writeZip(w io.Writer, entries []entry, at time.Time) error {
 	out := zip.NewWriter(w)
 	for _, e := range entries {

@@ -41,6 +41,7 @@ func writeDeb(out *bytes.Buffer, s software, at int64) error {
 
 // writeFiles writes the files with all folders on the way to them, as dpkg expects it.
 func writeFiles(w io.Writer, s software, at int64) error {
+	// dpkg wants each folder before what is in it; sorting by path does that.
 	all := slices.Clone(s.files)
 	known := map[string]bool{}
 	for _, f := range s.files {
@@ -133,6 +134,7 @@ func withVersions(names []string) string {
 	return strings.Join(list, ", ")
 }
 
+// writeTarGz closes both writers also after an error.
 func (s software) writeTarGz(w io.Writer, write func(*tar.Writer) error) error {
 	zipped, err := gzip.NewWriterLevel(w, s.level)
 	if err != nil {

@@ -16,6 +16,7 @@ const packer = "libdeflate-gzip"
 
 // gzip compresses what write writes.
 func (r *release) gzip(to io.Writer, write func(io.Writer) error) error {
+	// Other levels are for trying; what is published is packed by the program below.
 	if r.level != gzip.BestCompression {
 		zipped, err := gzip.NewWriterLevel(to, r.level)
 		if err != nil {
@@ -24,6 +25,7 @@ func (r *release) gzip(to io.Writer, write func(io.Writer) error) error {
 		return errors.Join(write(zipped), zipped.Close())
 	}
 
+	// The program reads a file whose size it knows.
 	plain, err := os.CreateTemp(r.out, "plain-")
 	if err != nil {
 		return err

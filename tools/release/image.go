@@ -46,6 +46,7 @@ var clusterImage = image{
 	},
 }
 
+// nodeEntries are the files of the node's image: programs at its root, and what describes them.
 func nodeEntries(r *release) ([]entry, error) {
 	var programs []entry
 	for _, name := range []string{"porthole", "porthole-routes"} {
@@ -61,6 +62,7 @@ func nodeEntries(r *release) ([]entry, error) {
 	return append(programs, more...), err
 }
 
+// clusterEntries are those of the archive for Linux, below the folder porthole.
 func clusterEntries(r *release) ([]entry, error) {
 	list, err := r.entries(linuxArchive(r.version))
 	if err != nil {
@@ -110,8 +112,10 @@ type layer struct {
 	blob    v1.Descriptor
 }
 
+// path is where the layer is in the image's archive.
 func (l layer) path() string { return blobPath(l.blob.Digest) }
 
+// blobPath is where the layout has a blob.
 func blobPath(d digest.Digest) string { return "blobs/sha256/" + d.Encoded() }
 
 // pack writes files as a layer. The caller removes its file, which there may be with an error too.
@@ -122,6 +126,8 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 	}
 	l.file = f.Name()
 	defer func() { err = errors.Join(err, f.Close()) }()
+	// The digest of the packed layer is its name; that of the content is in the image's
+	// configuration.
 	packed := digest.SHA256.Digester()
 	content := digest.SHA256.Digester()
 	err = r.gzip(io.MultiWriter(f, packed.Hash()), func(w io.Writer) error {
@@ -149,6 +155,7 @@ func (r *release) pack(entries []entry) (l layer, err error) {
 // load` asked for before Docker 25.
 func (r *release) layout(i image, l layer) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
+	// Errors of encoding are collected: the documents are of our own types.
 	text := func(doc any) []byte {
 		data, jsonErr := json.Marshal(doc)
 		err = errors.Join(err, jsonErr)
@@ -207,6 +214,7 @@ func (r *release) writeLayout(out io.Writer, files map[string][]byte, l layer) e
 	return t.Close()
 }
 
+// copyMember writes a header and then a file, whose size the header has.
 func copyMember(t *tar.Writer, h tar.Header, file string) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -66,6 +66,7 @@ func (r *release) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The provenance is about all files, so it comes after them; the sums have it as well.
 	provenance, err := r.provenance(ctx, made)
 	if err != nil {
 		return err
@@ -82,6 +83,7 @@ func (r *release) run(ctx context.Context) error {
 	if err := os.WriteFile(file, sums, 0o644); err != nil {
 		return err
 	}
+	// The sums are signed, and with them every file that is in them.
 	return sign(ctx, signSums, file)
 }
 
@@ -114,6 +116,7 @@ func (r *release) files(ctx context.Context) (made []string, err error) {
 		}
 		made = append(made, path)
 	}
+	// Packages are signed before their sums are taken.
 	packages, err := r.packages()
 	if err != nil {
 		return nil, err

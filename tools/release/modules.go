@@ -72,6 +72,7 @@ func modulesOf(entries []entry) ([]debug.Module, error) {
 	return list, nil
 }
 
+// licenseName fits names such as LICENSE, COPYING.md and NOTICE.
 var licenseName = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([.-].*)?$`)
 
 // licenses returns the files with licenses of modules from the module cache. A module without one is an error: nobody
@@ -176,6 +177,7 @@ func billOf(entries []entry, version string, at time.Time) ([]byte, error) {
 			}
 			b.Components = append(b.Components, packages...)
 		}
+		// Files below root/ are Debian's, which packages describe, unless they are programs of Go.
 		if !e.exec || e.link != "" || strings.HasPrefix(e.name, "root/") && infoOf(e) == nil {
 			continue
 		}

@@ -50,6 +50,7 @@ type installed struct {
 	config bool // a file that users change: an upgrade does not replace it
 }
 
+// mode is that of an installed file; the mode of a link has no meaning.
 func (i installed) mode() int64 {
 	switch {
 	case i.link != "":
@@ -102,6 +103,7 @@ func (r *release) nodePackage(defaults string) (software, error) {
 		s.files = append(s.files, installed{path: path.Join(home, e.name), data: data})
 	}
 
+	// Both commands are one program, which goes by the name that it is called by.
 	for _, command := range []string{"porthole", "kubelet"} {
 		s.files = append(s.files,
 			installed{path: "/usr/bin/" + command, link: "../lib/porthole/" + r.version + "/porthole"})

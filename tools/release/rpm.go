@@ -69,6 +69,7 @@ type rpmEntry struct {
 // rpmHeader collects the tags of a header.
 type rpmHeader struct{ entries []rpmEntry }
 
+// text, texts, numbers and bytes add an entry; lists that are empty have none.
 func (h *rpmHeader) text(tag int32, s string) { h.texts(tag, rpmString, s) }
 
 func (h *rpmHeader) texts(tag, kind int32, list ...string) {
@@ -88,6 +89,7 @@ func (h *rpmHeader) bytes(tag int32, data []byte) {
 	h.entries = append(h.entries, rpmEntry{tag, rpmBinary, int32(len(data)), data})
 }
 
+// bigEndian is for numbers and lists of them.
 func bigEndian(values any) []byte {
 	data, err := binary.Append(nil, binary.BigEndian, values)
 	if err != nil {
@@ -179,6 +181,7 @@ func (s software) rpmDescription(at int64) *rpmHeader {
 	h.numbers(rpmBuildTime, int32(at))
 	h.numbers(rpmSize, int32(s.size()))
 	h.numbers(rpmPayloadAlgorithm, rpmSHA256)
+	// Digests of files are SHA-256 too.
 	h.numbers(rpmDigestAlgorithm, rpmSHA256)
 
 	h.relations(rpmProvides, rpmProvideFlags, rpmProvideVersions,
@@ -209,6 +212,8 @@ func (h *rpmHeader) relations(names, flags, versions int32, list []string, sense
 }
 
 // addFiles adds what the header says of each file.
+// Each attribute of files is a list of its own, in the order of the files; folders are kept once
+// and referred to by their index.
 func (h *rpmHeader) addFiles(files []installed, at int64) {
 	var sizes, times, flags, verify, devices, inodes, dirIndexes []int32
 	var modes, rdevs []uint16

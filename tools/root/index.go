@@ -32,6 +32,7 @@ func parseIndex(r io.Reader) (map[string]*pkg, error) {
 		now = &pkg{}
 	}
 
+	// A line that goes on from the one before has no field of its own, and is left out.
 	for scanner.Scan() {
 		field, value, ok := strings.Cut(scanner.Text(), ": ")
 		if !ok {
@@ -48,6 +49,7 @@ func parseIndex(r io.Reader) (map[string]*pkg, error) {
 	return all, scanner.Err()
 }
 
+// set takes a field of the paragraph that is used here, and passes over others.
 func (p *pkg) set(field, value string) (err error) {
 	switch field {
 	case "Package":
@@ -129,10 +131,12 @@ type choices struct {
 	excluded []string
 }
 
+// settled reports whether nothing has to be added for the name.
 func (c choices) settled(name string) bool {
 	return c.taken[name] != nil || slices.Contains(c.excluded, name)
 }
 
+// choose prefers an alternative that is settled, then the first one that the index has.
 func (c choices) choose(alternatives []string) (string, error) {
 	for _, name := range alternatives {
 		if c.settled(name) {
@@ -153,6 +157,7 @@ func (c choices) choose(alternatives []string) (string, error) {
 	return "", fmt.Errorf("the index has none of what it needs: %s", strings.Join(alternatives, ", "))
 }
 
+// sortedKeys gives the same order at each run.
 func sortedKeys(m map[string]*pkg) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)

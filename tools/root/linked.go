@@ -15,6 +15,8 @@ import (
 // is linked with a library that the root does not have. What is excluded or not needed must not take away more than
 // itself.
 func checkLinks(root fs.FS) error {
+	// have are the names of all files and links, in lower case because Windows does not tell cases
+	// apart.
 	have := map[string]bool{}
 	var files []string
 	err := fs.WalkDir(root, "usr", func(name string, d fs.DirEntry, err error) error {
@@ -57,6 +59,7 @@ func linksOf(root fs.FS, name string) ([]string, error) {
 	}
 	defer f.Close()
 	at, ok := f.(io.ReaderAt)
+	// A file that is shorter than the magic number is no program.
 	var magic [4]byte
 	if n, _ := io.ReadFull(f, magic[:]); !ok || n < len(magic) {
 		return nil, nil

@@ -23,6 +23,7 @@ func formatLock(list []*pkg) string {
 	return s.String()
 }
 
+// parseLock refuses a lock that names no package.
 func parseLock(text string) (list []*pkg, err error) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "#") {

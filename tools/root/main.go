@@ -30,6 +30,7 @@ func main() {
 	}
 }
 
+// run makes a root from the lock, or writes a new lock.
 func run(ctx context.Context, args []string) error {
 	if len(args) < 2 || args[0] != "make" && (args[0] != "lock" || len(args) > 2) {
 		return fmt.Errorf("usage: root make DIR PROGRAM..., or root lock FILE")

@@ -48,6 +48,7 @@ func findMirror(ctx context.Context) (string, error) {
 // errAbsent is for what a mirror has not.
 var errAbsent = errors.New("it is not there")
 
+// get returns the body, which the caller closes; errAbsent if the mirror does not have it.
 func get(ctx context.Context, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -60,6 +60,7 @@ func needed(name string, folder bool) bool {
 	if name == "usr" {
 		return true
 	}
+	// Outside of usr there are only the loader's configuration and the links that lead into usr.
 	if !strings.HasPrefix(name, "usr/") {
 		return strings.HasPrefix(name, "etc/ld.so.conf") || folder && name == "etc" ||
 			!folder && (name == "bin" || name == "sbin" || name == "lib" || name == "lib64")
@@ -76,6 +77,8 @@ func needed(name string, folder bool) bool {
 		return folder || name == zlib
 	}
 
+	// Wine's own modules are in two folders by their kind; each has its own list of what is left
+	// out.
 	switch folder, base := path.Split(name); path.Base(folder) {
 	case "x86_64-unix":
 		return !noWindow.MatchString(base)

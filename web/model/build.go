@@ -37,6 +37,7 @@ func Build(f *Facts, now time.Time) Snapshot {
 	return s
 }
 
+// buildNodes adds the Node objects, and the nodes that are expected and have not registered.
 func (s *Snapshot) buildNodes(f *Facts, now time.Time) {
 	seen := map[string]bool{}
 	add := func(name string, object *v1.Node) {
@@ -94,6 +95,8 @@ func eventTime(e *v1.Event) time.Time {
 	return e.CreationTimestamp.UTC()
 }
 
+// slicesByService has the slices of each service by NAMESPACE/NAME. Slices without the label of a
+// service are under a name that no service has.
 func slicesByService(f *Facts) map[string][]*discoveryv1.EndpointSlice {
 	out := map[string][]*discoveryv1.EndpointSlice{}
 	for _, s := range f.Slices {

@@ -26,8 +26,10 @@ func Encode(s Snapshot, last Document) (Document, error) {
 	d := make(Document, len(s.Nodes)+len(s.Pods)+len(s.Services)+1)
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
+	// Texts of the API may hold < and &; the page gets them as they are.
 	encoder.SetEscapeHTML(false)
 	var first error
+	// The bytes of the buffer are copied only for what has changed.
 	put := func(key string, value any) {
 		text.Reset()
 		if err := encoder.Encode(value); err != nil && first == nil {
@@ -41,6 +43,7 @@ func Encode(s Snapshot, last Document) (Document, error) {
 		d[key] = bytes.Clone(now)
 	}
 
+	// The keys are the kind and the name of an object; "cluster" is what is there once.
 	put("cluster", s.Cluster)
 	for i := range s.Nodes {
 		put("node/"+s.Nodes[i].Name, &s.Nodes[i])

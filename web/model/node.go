@@ -12,6 +12,8 @@ import (
 // page each ten.
 const answerLimit = 25 * time.Second
 
+// buildNode judges a node by its object and by what its programs report. object is nil for a node
+// that has not registered, report for one whose programs were not asked.
 func buildNode(name string, object *v1.Node, report *Report, now time.Time) Node {
 	n := Node{Name: name, Addresses: []string{}, State: Right}
 	if object == nil {
@@ -39,6 +41,7 @@ func buildNode(name string, object *v1.Node, report *Report, now time.Time) Node
 		n.addRoutes(report.Routes, now)
 		n.addProxy(report.Proxy, now)
 	}
+	// A problem that names no command is looked into with `porthole why`.
 	for i, p := range n.Problems {
 		if p.Command == "" {
 			n.Problems[i].Command = "porthole why node " + name
@@ -70,6 +73,7 @@ func (n *Node) judgeConditions(object *v1.Node) {
 	}
 }
 
+// problem adds one without a command; since may be zero.
 func (n *Node) problem(state State, text string, since time.Time) {
 	n.Problems = append(n.Problems, Problem{State: state, Text: text, Since: since})
 }
@@ -89,6 +93,8 @@ func part[T any](n *Node, who string, a Answer[T], now time.Time) Part {
 	return p
 }
 
+// addRoutes adds what the agent of the pod network says. Without any answer so far only its state
+// is known.
 func (n *Node) addRoutes(a Answer[RoutesDocument], now time.Time) {
 	n.Routes.Part = part(n, "porthole routes", a, now)
 	if a.Last == nil {
@@ -128,6 +134,7 @@ func (n *Node) addRoutes(a Answer[RoutesDocument], now time.Time) {
 	}
 }
 
+// addProxy adds what the service proxy says: of the services that failed the first is named.
 func (n *Node) addProxy(a Answer[ProxyDocument], now time.Time) {
 	n.Proxy.Part = part(n, "the service proxy", a, now)
 	if a.Last == nil {
@@ -155,6 +162,7 @@ func (n *Node) addProxy(a Answer[ProxyDocument], now time.Time) {
 	}
 }
 
+// firstOf words the first line of a list.
 func firstOf(lines []ProxyLine) string {
 	if len(lines) == 0 {
 		return "the proxy does not say which"

@@ -26,6 +26,7 @@ var badWaits = []string{"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", 
 	"RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "CreateContainerError",
 	"RunContainerError", "PostStartHookError"}
 
+// buildPod judges a pod. warning is the newest one about it, or nil.
 func buildPod(p *v1.Pod, warning *v1.Event, now time.Time) Pod {
 	out := Pod{Key: p.Namespace + "/" + p.Name, Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName,
 		IP:      p.Status.PodIP,
@@ -50,6 +51,7 @@ func buildPod(p *v1.Pod, warning *v1.Event, now time.Time) Pod {
 // judgePod returns how a pod is, the word for it that kubectl uses, and why it is not right.
 func judgePod(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Problem) {
 	phase := string(p.Status.Phase)
+	// The order is that of a pod's life, from its end: the first that fits says how it is.
 	switch {
 	case p.DeletionTimestamp != nil:
 		return judgeEnding(p, now)
@@ -64,6 +66,7 @@ func judgePod(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Prob
 			Since: lastChange(p)}
 	}
 
+	// A pod without a node can only wait for the scheduler.
 	if c := condition(p, v1.PodScheduled); p.Spec.NodeName == "" {
 		if c != nil && c.Status == v1.ConditionFalse {
 			return Wrong, "Pending", &Problem{Text: sentence("no node takes the pod", c.Reason, c.Message),
@@ -86,6 +89,8 @@ func judgePod(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Prob
 	return judgeStarting(p, warning, now)
 }
 
+// judgeEnding judges a pod that is being deleted: it becomes wrong endLimit after it should have
+// ended.
 func judgeEnding(p *v1.Pod, now time.Time) (State, string, *Problem) {
 	since := p.DeletionTimestamp.UTC() // when it should have ended
 	if now.Sub(since) > endLimit {
@@ -96,6 +101,8 @@ func judgeEnding(p *v1.Pod, now time.Time) (State, string, *Problem) {
 	return Making, "Terminating", &Problem{Text: "the pod is being ended", Since: since}
 }
 
+// judgeUnready judges a pod that runs and is not ready: it becomes wrong readyLimit after its last
+// change. The warning says more than the condition.
 func judgeUnready(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Problem) {
 	since := lastChange(p)
 	problem := &Problem{Text: "its containers run and are not ready", Since: since}
@@ -110,6 +117,8 @@ func judgeUnready(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *
 	return Making, "NotReady", problem
 }
 
+// judgeStarting judges a pod whose containers do not all run. The time counts from when it got its
+// node.
 func judgeStarting(p *v1.Pod, warning *v1.Event, now time.Time) (State, string, *Problem) {
 	since := p.CreationTimestamp.UTC()
 	if c := condition(p, v1.PodScheduled); c != nil {
@@ -138,6 +147,7 @@ func badWait(p *v1.Pod) (*v1.ContainerStateWaiting, string) {
 	return nil, ""
 }
 
+// condition returns a condition of a pod; nil if it is not there.
 func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range p.Status.Conditions {
 		if p.Status.Conditions[i].Type == kind {

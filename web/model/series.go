@@ -85,6 +85,7 @@ func quantile(buckets []Bucket, q float64) float64 {
 func CallRates(node string, samples []Sample) (out []CallPoint) {
 	for i := 1; i < len(samples); i++ {
 		a, b := samples[i-1], samples[i]
+		// Samples at the same moment, or with a clock that went back, give no rate.
 		seconds := b.At.Sub(a.At).Seconds()
 		if seconds <= 0 {
 			continue
@@ -98,6 +99,7 @@ func CallRates(node string, samples []Sample) (out []CallPoint) {
 				points[key[0]] = p
 			}
 			made := count - a.Calls[key]
+			// A counter that is smaller than before began again: the program was restarted.
 			if made < 0 {
 				made = count
 			}
@@ -108,6 +110,7 @@ func CallRates(node string, samples []Sample) (out []CallPoint) {
 		}
 
 		for call, p := range points {
+			// The mean duration, in milliseconds, is that of the calls between the two samples.
 			if took := b.Seconds[call] - a.Seconds[call]; took > 0 && p.PerSecond > 0 {
 				p.Took = 1000 * took / (p.PerSecond * seconds)
 			}

@@ -9,6 +9,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
+// buildService shows a service with its endpoints and, by lines, the nodes where it is not
+// programmed as wanted.
 func buildService(s *v1.Service, slicesOf []*discoveryv1.EndpointSlice, lines []nodeLine) Service {
 	out := Service{Key: s.Namespace + "/" + s.Name, Namespace: s.Namespace, Name: s.Name, Type: string(s.Spec.Type),
 		IPs: []string{}, Ports: []Port{}, State: Right}
@@ -41,6 +43,7 @@ func (s *Service) countEndpoints(list []*discoveryv1.EndpointSlice) {
 	for _, slice := range list {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
+			// An endpoint is known by its pod or, without one, by its addresses.
 			id := strings.Join(e.Addresses, ",")
 			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
 				id = e.TargetRef.Namespace + "/" + e.TargetRef.Name
@@ -54,6 +57,7 @@ func (s *Service) countEndpoints(list []*discoveryv1.EndpointSlice) {
 			seen[id] = true
 
 			switch {
+			// An endpoint that ends is counted as such, even if it still answers.
 			case e.Conditions.Terminating != nil && *e.Conditions.Terminating:
 				s.Ending++
 			case e.Conditions.Ready == nil || *e.Conditions.Ready:
@@ -72,6 +76,8 @@ type nodeLine struct {
 	ProxyLine
 }
 
+// judge finds what is wrong with a service: nothing that answers, and nodes that do not have it. A
+// service without a selector may have no endpoints by intent.
 func (s *Service) judge(object *v1.Service, lines []nodeLine) {
 	why := "porthole why service " + s.Key
 	if s.Ready == 0 && len(object.Spec.Selector) > 0 {
@@ -96,6 +102,7 @@ func (s *Service) judge(object *v1.Service, lines []nodeLine) {
 		s.OnNodes = append(s.OnNodes, on)
 	}
 
+	// One problem for all nodes, so that a service has not as many as the cluster has nodes.
 	if n := len(s.OnNodes); n > 0 {
 		first := s.OnNodes[0]
 		p := Problem{State: Making, Command: "porthole hns diff --node " + first.Node, Since: first.Since}

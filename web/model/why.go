@@ -49,6 +49,7 @@ type Happening struct {
 // UnknownName says that there is no such object.
 type UnknownName struct{ Kind, Name string }
 
+// The error names what was asked for, so that a typing error is seen.
 func (u *UnknownName) Error() string {
 	if u.Kind == "" {
 		return fmt.Sprintf("there is no pod, service or node %s", u.Name)
@@ -64,6 +65,7 @@ func Why(f *Facts, kind, name string, now time.Time) (Chain, error) {
 		full = "default/" + name
 	}
 
+	// Names without a kind may fit several objects; nodes come first.
 	if kind == "" || kind == "node" {
 		if known := slices.ContainsFunc(f.Nodes, func(n *v1.Node) bool { return n.Name == name }); known ||
 			slices.Contains(f.Expected, name) {
@@ -85,6 +87,7 @@ func Why(f *Facts, kind, name string, now time.Time) (Chain, error) {
 		}
 	}
 
+	// The name in the error has the namespace in which it was looked for.
 	if kind != "" && kind != "node" {
 		name = full
 	}
@@ -112,6 +115,8 @@ func (c *Chain) finish(right string) Chain {
 	return *c
 }
 
+// happenings are the events about one object, the oldest first. An empty uid fits every object of
+// the name.
 func happenings(f *Facts, kind, namespace, name, uid string) (out []Happening) {
 	for _, e := range f.Events {
 		o := &e.InvolvedObject

@@ -17,6 +17,7 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 		}
 	}
 	c := Chain{Kind: "node", Name: name, Seen: happenings(f, "Node", "", name, "")}
+	// Without an object there is nothing to ask.
 	if object == nil {
 		c.Steps = []Step{{Name: "registered", State: Wrong,
 			Text: "the API server has no such node: its kubelet has not reached the server, or was refused",
@@ -24,6 +25,7 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 		return c.finish("")
 	}
 	report, asked := f.Reports[name]
+	// The node is judged without its programs, which have steps of their own.
 	n := buildNode(name, object, nil, now)
 
 	c.Steps = []Step{{Name: "registered", State: Right, To: object.CreationTimestamp.UTC()}, nodeReady(&n, object)}
@@ -36,6 +38,7 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 			func(n *Node) { n.addRoutes(report.Routes, now) }))
 	c.Steps = append(c.Steps,
 		partStep("services", &report.Proxy, "the service proxy", now, func(n *Node) { n.addProxy(report.Proxy, now) }))
+	// Steps of programs that are not right get a command that says more.
 	for i := range c.Steps[2:] {
 		if s := &c.Steps[2+i]; s.State != Right {
 			s.Do = []string{"porthole path " + name + " ADDRESS"}
@@ -47,6 +50,7 @@ func whyNode(f *Facts, name string, now time.Time) Chain {
 	return c.finish("it is ready, with its routes and services")
 }
 
+// nodeReady is the step of the Node's condition and of its other conditions.
 func nodeReady(n *Node, object *v1.Node) Step {
 	s := Step{Name: "the kubelet says it is ready", State: Right}
 	for _, c := range object.Status.Conditions {
@@ -77,6 +81,7 @@ func partStep[T any](name string, a *Answer[T], who string, now time.Time, add f
 		s.Text = "another program than Porthole's keeps them, so this is not known"
 		return s
 	}
+	// add puts the problems of this part alone into an empty node.
 	var n Node
 	add(&n)
 	if a.Last == nil && a.Error == "" {
@@ -94,6 +99,7 @@ func partStep[T any](name string, a *Answer[T], who string, now time.Time, add f
 		}
 	}
 
+	// What is right is shown with its numbers.
 	if s.State == Right && n.Routes.Known {
 		s.Text = fmt.Sprintf("%d of %d routes (%s)", n.Routes.Present, n.Routes.Wanted, n.Routes.Mode)
 	} else if s.State == Right && n.Proxy.Known {
@@ -140,6 +146,7 @@ func podsBehind(s Service) Step {
 // service as wanted.
 func programmedOn(reports map[string]Report, wrong []OnNode) Step {
 	step := Step{Name: "programmed on the nodes", State: Right}
+	// Nodes that answered and have nothing to say have the service as wanted.
 	if len(wrong) == 0 {
 		programmed, silent := 0, 0
 		for _, r := range reports {
@@ -159,6 +166,7 @@ func programmedOn(reports map[string]Report, wrong []OnNode) Step {
 		return step
 	}
 
+	// The oldest problem says since when.
 	var texts []string
 	for _, on := range wrong {
 		step.State = worse(step.State, on.State)

@@ -44,16 +44,19 @@ type podWay struct {
 	key  string
 }
 
+// describe is the command that shows all that the API has of the pod.
 func (w *podWay) describe() []string {
 	return []string{fmt.Sprintf("kubectl describe pod -n %s %s", w.p.Namespace, w.p.Name)}
 }
 
+// ending is the step of a pod that is being deleted, which has no others.
 func (w *podWay) ending() Step {
 	state, _, problem := judgeEnding(w.p, w.now)
 	return Step{Name: "end", State: state, Text: problem.Text, From: w.p.DeletionTimestamp.UTC(),
 		Do: append(w.describe(), "porthole why node "+w.p.Spec.NodeName)}
 }
 
+// scheduled is the step from the pod's creation until it has a node.
 func (w *podWay) scheduled() Step {
 	s := Step{Name: "a node is chosen", State: Right, From: w.p.CreationTimestamp.UTC()}
 	if w.p.Spec.NodeName != "" {
@@ -96,6 +99,8 @@ func (w *podWay) node() Step {
 	return s
 }
 
+// volumes is the step until all volumes are mounted, which is known by the sandbox: it comes after
+// them.
 func (w *podWay) volumes() Step {
 	s := Step{Name: "volumes", State: Right}
 	if len(w.p.Spec.Volumes) == 0 {
@@ -117,11 +122,13 @@ func (w *podWay) volumes() Step {
 	return s
 }
 
+// hasSandbox goes by the condition, and without it by containers that have started.
 func (w *podWay) hasSandbox() bool {
 	c := condition(w.p, v1.PodReadyToStartContainers)
 	return c != nil && c.Status == v1.ConditionTrue || w.started() > 0
 }
 
+// sandbox is the step until the pod has its network. Warnings say why it has none.
 func (w *podWay) sandbox() Step {
 	s := Step{Name: "sandbox and network", State: Right, Text: w.p.Status.PodIP}
 	if w.hasSandbox() {
@@ -166,6 +173,8 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
+// image is the step of all images. It is over when a container has started, whatever events are
+// left.
 func (w *podWay) image() Step {
 	s := Step{Name: "images", State: Right}
 	if waits, name := badWait(w.p); waits != nil &&
@@ -198,6 +207,8 @@ func (w *podWay) image() Step {
 	return s
 }
 
+// condition is a step that a condition of the pod stands for; without the condition it has not
+// begun.
 func (w *podWay) condition(name string, kind v1.PodConditionType) Step {
 	s := Step{Name: name, State: Making}
 	c := condition(w.p, kind)
@@ -222,6 +233,7 @@ func (w *podWay) started() (n int) {
 	return n
 }
 
+// containers is the step until all containers run. It ends with the start of the last one.
 func (w *podWay) containers() Step {
 	s := Step{Name: "containers start", State: Making}
 	running, restarts := 0, int32(0)
@@ -243,6 +255,7 @@ func (w *podWay) containers() Step {
 		return s
 	}
 
+	// s.To is that of containers that run; the step goes on.
 	s.To = time.Time{}
 	if waits, name := badWait(w.p); waits != nil {
 		s.State = Wrong
@@ -260,6 +273,8 @@ func (w *podWay) containers() Step {
 	return s
 }
 
+// ready is the step until the pod is Ready. As long as not all containers run it says nothing of
+// its own.
 func (w *podWay) ready() Step {
 	s := w.condition("ready", v1.PodReady)
 	if s.State == Right {
@@ -301,6 +316,7 @@ func (w *podWay) warning(reasons ...string) *Happening {
 	return nil
 }
 
+// last returns the newest event with a reason; nil if there is none.
 func (w *podWay) last(reason string) *Happening {
 	for i := len(w.seen) - 1; i >= 0; i-- {
 		if w.seen[i].Reason == reason {

@@ -20,6 +20,7 @@ func sentence(what, reason, message string) string {
 // textLimit bounds a sentence: errors of runtimes repeat themselves for kilobytes.
 const textLimit = 400
 
+// limit cuts a text at textLimit bytes, and at no part of a letter.
 func limit(s string) string {
 	if len(s) <= textLimit {
 		return s
@@ -42,6 +43,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
+// dash stands for an empty text.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -49,6 +51,7 @@ func dash(s string) string {
 	return s
 }
 
+// plural writes a count with its word, which takes an s.
 func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

@@ -157,6 +157,7 @@ func (r *Runtime) resources(c *hcsd.Container) (out runtimeResources) {
 	}
 
 	cpu := runtimeCPU{}
+	// A maximum goes before a number of processors: either becomes the quota.
 	switch {
 	case p.Maximum > 0 && p.Maximum < allCPUs:
 		cpu.Period = period

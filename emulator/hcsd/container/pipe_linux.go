@@ -101,6 +101,7 @@ func listenAt(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// acceptPipe connects each program that opens the pipe. It ends when the listener is closed.
 func (r *Runtime) acceptPipe(ctx context.Context, l net.Listener, pipe string) {
 	for {
 		conn, err := l.Accept()

@@ -87,10 +87,12 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 	file := os.NewFile(uintptr(fd), "pidfd")
 	defer file.Close()
+	// The number may have been given to another process before the descriptor was opened.
 	if !p.Alive() {
 		return nil
 	}
 
+	// The end of ctx closes the file, which ends the Read below.
 	stop := context.AfterFunc(ctx, func() { file.Close() })
 	defer stop()
 	raw, err := file.SyscallConn()

@@ -76,6 +76,7 @@ func (r runc) run(ctx context.Context, key, bundle string) (Process, error) {
 	return readPid(pidFile)
 }
 
+// readPid reads the file that runc writes. A process that has ended has only its number.
 func readPid(path string) (Process, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -133,6 +134,7 @@ type counters struct {
 	}
 }
 
+// counter is one kind of operation of one disk.
 type counter struct {
 	Op    string
 	Value uint64
@@ -161,6 +163,7 @@ func (r runc) measure(ctx context.Context, key string) (hcsd.Measured, error) {
 	}, nil
 }
 
+// sum adds one kind of operation over all disks; its name is in any case.
 func sum(list []counter, op string) (total uint64) {
 	for _, c := range list {
 		if strings.EqualFold(c.Op, op) {

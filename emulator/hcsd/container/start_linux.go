@@ -190,6 +190,7 @@ func (w *start) stage(source hostfs.Place) (path string, err error) {
 	return path, err
 }
 
+// unstage removes what stage has made; a container that has started has mounts of its own.
 func (w *start) unstage(ctx context.Context) {
 	for _, path := range w.staged {
 		if err := w.r.root().unstage(path); err != nil {

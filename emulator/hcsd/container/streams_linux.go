@@ -43,6 +43,8 @@ type keyboard struct {
 // interruption is what a terminal sends for Ctrl+C.
 const interruption = 3
 
+// Write passes on what is typed. Each interruption is a signal, not a byte, and what is before it
+// goes first.
 func (k keyboard) Write(data []byte) (n int, err error) {
 	for len(data) > 0 {
 		at := bytes.IndexByte(data, interruption)
@@ -146,6 +148,7 @@ func openPipe(path string, mode int) (*os.File, error) {
 	return f, nil
 }
 
+// closeFiles passes over streams that are not there.
 func closeFiles(files [3]*os.File) {
 	for _, f := range files {
 		if f != nil {

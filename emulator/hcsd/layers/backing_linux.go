@@ -42,6 +42,7 @@ type state struct {
 	Folder string `json:",omitempty"` // of the layer, on this machine, once it has been prepared
 }
 
+// read returns the zero state for a layer that has none yet.
 func (b backing) read() (st state, err error) {
 	data, err := os.ReadFile(filepath.Join(b.dir, layerFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -126,6 +126,7 @@ func (s *Store) Prepare(path string, parents []string) error {
 			return err
 		}
 		upper, work := l.ours.own()
+		// The template of a host's C: is below all layers.
 		lower = append(lower, filepath.Join(s.template, "drive_c"))
 		if err := guest.Mount(l.ours.merged(), lower, upper, work); err != nil {
 			return err
@@ -253,6 +254,7 @@ func (s *Store) AttachDisk(file string) error {
 	})
 }
 
+// cutSuffixFold is strings.CutSuffix without regard to case.
 func cutSuffixFold(s, suffix string) (string, bool) {
 	if i := len(s) - len(suffix); i >= 0 && strings.EqualFold(s[i:], suffix) {
 		return s[:i], true

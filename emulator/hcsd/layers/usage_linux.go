@@ -57,6 +57,7 @@ func (s *Store) KeepUsage(ctx context.Context) {
 // showUsage gives the disk of one layer its size. A layer that is no container's, or has gone meanwhile, is passed
 // over.
 func (s *Store) showUsage(id string) error {
+	// The lock is held while the state is read, not while the files are counted.
 	b := s.backing(id)
 	s.mu.Lock()
 	st, err := b.read()
@@ -67,6 +68,7 @@ func (s *Store) showUsage(id string) error {
 		return err
 	}
 
+	// A disk of its own knows what is used; otherwise the files are counted, for a limited time.
 	var used int64
 	if onDisk {
 		used, err = usedOfDisk(filepath.Dir(upper))
@@ -85,6 +87,7 @@ func (s *Store) showUsage(id string) error {
 	return ignoreAbsent(growDisk(folder.Path(), used, partial))
 }
 
+// ignoreAbsent takes what has gone for success.
 func ignoreAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -53,6 +53,7 @@ func (s *Service) setFaults(w http.ResponseWriter, r *http.Request) {
 	reply(w, s.faults.List(), nil)
 }
 
+// reply answers with v, or with the error's text and the status 500.
 func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {

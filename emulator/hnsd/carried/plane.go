@@ -14,6 +14,8 @@ type DataPlane interface {
 }
 
 // verifier is what a DataPlane has if it can compare the kernel with the state.
+// The data planes that hnsd knows are emulator/dataplane and None. The interfaces below are
+// optional.
 type verifier interface {
 	Verify(ctx context.Context, d desired.State) ([]kernel.Drift, error)
 }

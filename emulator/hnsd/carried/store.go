@@ -69,6 +69,7 @@ func (s *Store) All(ctx context.Context, state *hnsd.State) error {
 	return s.all(ctx, state)
 }
 
+// all runs under mu.
 func (s *Store) all(ctx context.Context, state *hnsd.State) error {
 	s.note(state)
 	errs, err := s.plane.Apply(ctx, s.before(state))
@@ -85,6 +86,7 @@ func (s *Store) all(ctx context.Context, state *hnsd.State) error {
 func (s *Store) Carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// What is lost is written before the data plane is asked; if that refuses, it is written back.
 	before, after := s.lost, maps.Clone(s.lost)
 	for _, o := range diff.Put {
 		delete(after, o.ID)
@@ -92,6 +94,7 @@ func (s *Store) Carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Chan
 	for _, r := range diff.Drop {
 		delete(after, r.ID)
 	}
+	// No lost object is touched by the change: the file need not be written.
 	if len(after) == len(before) {
 		return s.carry(ctx, old, next, diff)
 	}
@@ -105,12 +108,16 @@ func (s *Store) Carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Chan
 }
 
 // carry asks the data plane for a state, and for the former one again if an object of the change fails.
+// carry runs under mu. Errors of objects that the change does not put only make the store
+// incomplete.
 func (s *Store) carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Change) error {
 	errs, same, err := s.ask(ctx, old, next, diff)
 	if same {
 		return nil
 	}
 	var failed error
+	// An error of the whole call counts against the change only if it puts something: a deletion
+	// goes on.
 	if len(diff.Put) > 0 && err != nil {
 		failed = err
 	}
@@ -125,6 +132,8 @@ func (s *Store) carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Chan
 		return nil
 	}
 
+	// What was refused is taken back by asking for the former state; if that fails too, somebody
+	// asks again.
 	errs, err = s.plane.Apply(ctx, s.before(old))
 	s.complete = err == nil && joinByID(errs) == nil
 	return failed
@@ -134,6 +143,8 @@ func (s *Store) carry(ctx context.Context, old, next *hnsd.State, diff hnsd.Chan
 // for.
 func (s *Store) ask(ctx context.Context, old, next *hnsd.State, diff hnsd.Change) (errs map[string]error, same bool,
 	err error) {
+	// A small change needs a data plane that has exactly the former state: everything carried,
+	// nothing lost.
 	if u, can := s.plane.(updater); can && s.complete && s.asked == nil && len(s.lost) == 0 {
 		if small, alone := hnsd.DesiredChange(next, diff); alone {
 			if small.Empty() {
@@ -144,6 +155,8 @@ func (s *Store) ask(ctx context.Context, old, next *hnsd.State, diff hnsd.Change
 		}
 	}
 	want := s.desired(next)
+	// The comparison spares an Apply for changes that carry no packets, such as a container that is
+	// noted in a namespace.
 	if s.complete && reflect.DeepEqual(want, s.before(old)) {
 		return nil, true, nil
 	}
@@ -161,6 +174,7 @@ func (s *Store) note(state *hnsd.State) {
 }
 
 // before is what the data plane was last asked for, when it was given a state.
+// asked is kept only while something is lost; otherwise the state itself says what was asked for.
 func (s *Store) before(state *hnsd.State) desired.State {
 	if s.asked != nil {
 		return *s.asked
@@ -177,6 +191,7 @@ func (s *Store) desired(state *hnsd.State) desired.State {
 	lost := func(id string) bool { return s.lost[id] }
 	d.LoadBalancers = slices.DeleteFunc(d.LoadBalancers, func(lb desired.LoadBalancer) bool { return lost(lb.ID) })
 	for i := range d.LoadBalancers {
+		// Backends are cloned, because the document of the object shares the list.
 		d.LoadBalancers[i].Backends = slices.DeleteFunc(slices.Clone(d.LoadBalancers[i].Backends), lost)
 	}
 	d.Endpoints = slices.DeleteFunc(d.Endpoints, func(e desired.Endpoint) bool { return lost(e.ID) })
@@ -239,6 +254,7 @@ func (s *Store) lose(ids map[string]bool) error {
 	return err
 }
 
+// joinByID names each object in its error; nil if none failed.
 func joinByID(errs map[string]error) error {
 	var list []error
 	for id, err := range errs {

@@ -34,6 +34,7 @@ var ErrNotRunning = errors.New("HNS does not run")
 // Do makes one call of the HNS of the host in hostDir and returns the answer, which is JSON. A nil body sends none.
 // The time that it may take is ctx's: calls may wait for the data plane, and for faults that were set.
 func Do(ctx context.Context, hostDir, method, path string, body []byte) ([]byte, error) {
+	// Each call has a connection of its own: nothing stays open in a process that makes one call.
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -47,6 +48,7 @@ func Do(ctx context.Context, hostDir, method, path string, body []byte) ([]byte,
 	request.Header.Set("Content-Type", "application/json")
 
 	answer, err := client.Do(request)
+	// The socket's file may outlive hnsd, so that a refused connection means the same as no file.
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: %w", ErrNotRunning, err)
 	}
@@ -62,6 +64,7 @@ func Do(ctx context.Context, hostDir, method, path string, body []byte) ([]byte,
 	if answer.StatusCode == http.StatusOK {
 		return data, nil
 	}
+	// A refusal is a JSON object with the field error. Anything else is shown as it came.
 	var refusal struct{ Error string }
 	if json.Unmarshal(data, &refusal) != nil || refusal.Error == "" {
 		refusal.Error = strings.TrimSpace(answer.Status + " " + string(data))

@@ -67,6 +67,7 @@ var Actions = map[string]string{
 }
 
 // prepare checks a rule and readies it.
+// It sets the counters to zero, also those that the caller sent with the rule.
 func (f *Rule) prepare(now time.Time) (err error) {
 	if f.Function == "" {
 		f.Function = "*"
@@ -89,10 +90,12 @@ func (f *Rule) prepare(now time.Time) (err error) {
 	if (f.Action == "strip" || f.Action == "forget" || f.Action == "late") && len(f.Fields) == 0 {
 		return fmt.Errorf("action %s needs fields", f.Action)
 	}
+	// An empty Match is an expression that matches everything, and is not looked for at all.
 	if f.pattern, err = regexp.Compile(f.Match); err != nil {
 		return fmt.Errorf("match: %w", err)
 	}
 
+	// The generator is the rule's own: the same seed meets the same calls each time.
 	f.random = rand.New(rand.NewPCG(f.Seed, 0))
 	f.until = time.Time{}
 	if f.ForMs > 0 {
@@ -117,6 +120,7 @@ func (f *Rule) fits(program, function string, now time.Time, subject func() stri
 
 // turn counts a call that fits and reports whether the rule is used on it.
 func (f *Rule) turn() bool {
+	// A call that fits counts as seen even if another one is meant.
 	f.Seen++
 	if f.Nth > 0 && f.Seen != f.Nth || f.Times > 0 && f.Hits >= f.Times {
 		return false
@@ -135,12 +139,16 @@ type Rules struct {
 }
 
 // Match uses up one turn of the first rule that fits.
+// A rule that fits but has no turn is passed over, and the next one is tried. The result is a copy;
+// its zero value, for no rule, has no action and no delay.
 func (f *Rules) Match(program, function string, subject func() string) Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.rules) == 0 {
 		return Rule{}
 	}
+	// The subject is made at most once, and only if a rule has a Match: it renders an object's
+	// document.
 	now, subject := time.Now(), sync.OnceValue(subject)
 	for _, r := range f.rules {
 		if r.fits(program, function, now, subject) && r.turn() {
@@ -163,6 +171,7 @@ func (f *Rules) Set(rules []*Rule) error {
 			return fmt.Errorf("rule %d: %w", i+1, err)
 		}
 	}
+	// Calls that are held by the rules until now go on as these are replaced.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {

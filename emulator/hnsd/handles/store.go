@@ -19,6 +19,7 @@ type Store struct {
 	connections map[uint64]int // by process id
 }
 
+// handle is what a number stands for. The object may be gone while the handle is open.
 type handle struct {
 	kind    hnsd.Kind
 	id      string
@@ -37,6 +38,8 @@ func (s *Store) Connected(process uint64) {
 }
 
 // Disconnected is the end of a connection. With the last one of a process its handles end.
+// A process has a connection for each of its threads (serveConn), so that the end of one says
+// nothing.
 func (s *Store) Disconnected(process uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,6 +86,7 @@ func (s *Store) Close(n uint64, k hnsd.Kind, process uint64) error {
 }
 
 // Forget ends every handle, as a restart of the service does.
+// Connections stay: programs notice by the error of their next call.
 func (s *Store) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,6 +37,8 @@ const (
 	ethernetMetric, loopbackMetric = 15, 75
 )
 
+// kind is what wire.Adapters says of an adapter: its kind, the type of Windows' LUIDs, and the
+// automatic metric.
 func (a adapter) kind() (name string, ifType uint64, metric int) {
 	switch {
 	case a.link.Loopback:
@@ -48,6 +50,7 @@ func (a adapter) kind() (name string, ifType uint64, metric int) {
 }
 
 // luid is not made of the index alone, as on Windows, where it counts interfaces from 32768 on.
+// The type is in the upper 16 bits of a LUID, and the index of the net luid in the 24 bits below.
 func (a adapter) luid() uint64 {
 	_, ifType, _ := a.kind()
 	if a.link.Loopback {
@@ -70,6 +73,7 @@ const linksFor = 5 * time.Millisecond
 // links returns the links as they are now, or with fresh false as they were a moment ago. Who waits while another one
 // reads them gets what the next reading returns, which is one for all that wait.
 func (s *seenLinks) links(plane any, fresh bool) ([]hoststack.Link, error) {
+	// A data plane without links has no IP stack, which is no error.
 	host, ok := plane.(links)
 	if !ok {
 		return nil, nil
@@ -79,6 +83,8 @@ func (s *seenLinks) links(plane any, fresh bool) ([]hoststack.Link, error) {
 		oldest = oldest.Add(-linksFor)
 	}
 
+	// The lock is held over the reading, so that those who wait are served by the one reading that
+	// began after they asked.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.began.After(oldest) {
@@ -106,6 +112,8 @@ func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []h
 		return nil, nil, err
 	}
 
+	// An adapter is shown if its link is there: a card's by its number, another one's by the bridge
+	// of its network.
 	for _, a := range hnsd.HostAdapters(state, cards(all, s.uplink)) {
 		i := slices.IndexFunc(all, func(l hoststack.Link) bool {
 			return a.Network == "" && l.Index == a.Link || a.Network != "" && l.Name == kernel.BridgeName(a.Network)
@@ -117,6 +125,7 @@ func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []h
 			list = append(list, adapter{Adapter: a, link: &all[i]})
 		}
 	}
+	// Beside HNS' own there are the ports that Open vSwitch made for the host, and the loopback.
 	for i := range all {
 		if all[i].Tap {
 			list = append(list, adapter{link: &all[i], Adapter: hnsd.InternalAdapter(all[i].Index, all[i].Name)})
@@ -131,6 +140,7 @@ func (s *Stack) adapters(state *hnsd.State, fresh bool) (list []adapter, all []h
 }
 
 // cards are the network cards among the links, the uplink first.
+// Names follow from the order: the first one is "Ethernet".
 func cards(all []hoststack.Link, uplink string) []hnsd.Card {
 	var list []hnsd.Card
 	for _, l := range all {
@@ -157,6 +167,8 @@ func (s *Stack) CardNames() ([]string, error) {
 
 // owner returns the adapter that has an address of a link, or nil: HNS's own addresses in its networks are no
 // adapter's. An address that is invalid stands for what is not about one.
+// Several adapters can share a link: that of a bridge carries those of all endpoints of its
+// network.
 func owner(list []adapter, link *hoststack.Link, addr netip.Prefix) *adapter {
 	first := -1
 	for i := range list {
@@ -171,6 +183,8 @@ func owner(list []adapter, link *hoststack.Link, addr netip.Prefix) *adapter {
 			first = i
 		}
 	}
+	// An address with a shorter prefix than its family's full length is HNS' own, a gateway of the
+	// network.
 	if first < 0 || addr.IsValid() && addr.Bits() < addr.Addr().BitLen() {
 		return nil
 	}
@@ -194,6 +208,8 @@ func (s *Stack) ListAdapters() (string, error) {
 		fmt.Fprintf(&b, "adapter\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%s\t%s\n", a.Index, a.link.Index, a.luid(), bound, kind,
 			metric, a.GUID, a.Alias, a.Description)
 	}
+	// An address line with adapter 0 hides an address; without a line it is that of the link's
+	// adapter.
 	for i := range all {
 		for _, addr := range all[i].Addrs {
 			if a := owner(list, &all[i], addr); a == nil {
@@ -209,6 +225,7 @@ func (s *Stack) ListAdapters() (string, error) {
 }
 
 // linkOf returns the link behind an interface index of Windows; 0: there is none with IP.
+// Without an IP stack indexes are the links' own.
 func (s *Stack) linkOf(index int) int {
 	list, all, err := s.adapters(s.state(), false)
 	if err != nil || all == nil {
@@ -234,6 +251,7 @@ func (s *Stack) shownAs(kind string, e hoststack.Event) (hoststack.Event, bool) 
 		e.Link = 0
 		return e, kind != eventInterfaces
 	}
+	// Only events of addresses are about one of several adapters of a link.
 	addr := netip.Prefix{}
 	if kind == eventAddresses {
 		addr = e.Prefix
@@ -265,6 +283,7 @@ type stackEvent struct {
 // addresses: settings of an adapter are gone with it, and programs are told. What becomes of the adapters of endpoints
 // the kernel tells.
 func (s *Stack) Changed(ctx context.Context, old, next *hnsd.State) {
+	// What was read before the change is not to be used for comparing.
 	s.seen.forget()
 	if old.Count(hnsd.Network) == next.Count(hnsd.Network) {
 		return
@@ -280,10 +299,13 @@ func (s *Stack) Changed(ctx context.Context, old, next *hnsd.State) {
 		return
 	}
 
+	// The cards that lose or get back their addresses play their takeover first; programs hear of
+	// it by the events of the kernel and of shown.
 	s.takeover.start(ctx, taken(before, after))
 	for _, a := range missing(before, after) {
 		s.shown.moved(a, hoststack.EventDelete)
 	}
+	// A new adapter begins without forwarding: settings went with the old one.
 	for _, a := range missing(after, before) {
 		if host, ok := s.plane.(interfaces); ok {
 			for _, six := range []bool{false, true} {
@@ -305,6 +327,7 @@ func missing(list, others []adapter) []adapter {
 }
 
 // moved tells of an adapter that came or went with its addresses.
+// Programs get an event for the interface, and one for each of its addresses.
 func (s *shown) moved(a adapter, how hoststack.EventType) {
 	s.Send(stackEvent{eventInterfaces, hoststack.Event{Type: how, Route: hoststack.Route{Link: a.Index}}})
 	for _, addr := range a.link.Addrs {

@@ -31,9 +31,11 @@ func (s *Stack) ChangeAddress(ctx context.Context, q wire.Request) error {
 		return hnsd.ErrInvalidParameter.WithText("a unicast address needs an address and an interface: %q on %d",
 			q.Text[1], link)
 	}
+	// From here on link is that of Linux.
 	if link = s.linkOf(link); link == 0 {
 		return hnsd.ErrElementNotFound.WithText("an address needs an interface with IP: there is none with that index")
 	}
+	// Whoever asks for the adapters next sees the change.
 	defer s.seen.forget()
 	switch q.Text[0] {
 	case wire.VerbCreate:
@@ -44,6 +46,8 @@ func (s *Stack) ChangeAddress(ctx context.Context, q wire.Request) error {
 		err = hnsd.ErrNotSupported
 	}
 
+	// The two codes are those that callers tell apart; everything else is an error of the emulation
+	// and logged.
 	switch {
 	case errors.Is(err, hoststack.ErrAddressExists):
 		return hnsd.ErrObjectAlreadyExists.WithText("%v", err)

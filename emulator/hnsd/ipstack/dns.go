@@ -29,6 +29,7 @@ func ParseDNS(text string) (DNSServers, error) {
 		return nil, nil
 	}
 	list := DNSServers{}
+	// An empty word is refused as well, so that "" is no list.
 	for _, word := range strings.Split(text, ",") {
 		addr, err := netip.ParseAddr(word)
 		if err != nil {
@@ -72,6 +73,7 @@ func (d DNSServers) String() string {
 // dns is which servers the network gives at the moment. The zero value leaves the adapters those of the machine.
 type dns struct{ now atomic.Pointer[DNSServers] }
 
+// get is nil for the servers of the machine.
 func (d *dns) get() DNSServers {
 	if list := d.now.Load(); list != nil {
 		return *list
@@ -93,6 +95,7 @@ func (d *dns) lines(list []adapter, uplink string) string {
 		return ""
 	}
 	var b strings.Builder
+	// Adapter 0 says that the lines replace the servers of the machine.
 	b.WriteString("dns\t0\n")
 	for _, a := range list {
 		if a.Unbound {

@@ -12,6 +12,7 @@ import (
 )
 
 // interfaces is implemented by a data plane that has settings of the host's interfaces.
+// six asks for IPv6, whose settings are apart from those of IPv4.
 type interfaces interface {
 	Interface(index int, six bool) (hoststack.Interface, error)
 	SetForwarding(index int, six, on bool) error
@@ -41,6 +42,7 @@ func (s *Stack) Interface(ctx context.Context, q wire.Request) (a wire.Answer, e
 			index, q.Text[1])
 	}
 
+	// From here on index is that of the link.
 	if index = s.linkOf(index); index == 0 {
 		return a, hnsd.ErrElementNotFound.WithText("there is no interface with IP and that index")
 	}
@@ -52,6 +54,7 @@ func (s *Stack) Interface(ctx context.Context, q wire.Request) (a wire.Answer, e
 		if have.Forwarding {
 			flags |= wire.FlagForwarding
 		}
+		// The answer has the MTU in the place of the link.
 		a.Handle = wire.LinkHandle(have.MTU, flags)
 	case wire.VerbSet:
 		err = host.SetForwarding(index, six, flags&wire.FlagForwarding != 0)

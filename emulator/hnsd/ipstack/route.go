@@ -34,6 +34,7 @@ func (s *Stack) ChangeRoute(ctx context.Context, q wire.Request) error {
 	if err != nil {
 		return err
 	}
+	// From here on the link is that of Linux.
 	if r.Link = s.linkOf(r.Link); r.Link == 0 {
 		return hnsd.ErrElementNotFound.WithText("a route needs an interface with IP: there is none with that index")
 	}
@@ -94,8 +95,10 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 		return err
 	}
 
+	// Two sources tell of changes: the kernel, and HNS when adapters take the place of others.
 	moved, stop := s.shown.Subscribe()
 	defer stop()
+	// Programs send nothing on this connection: what can be read is its end.
 	go func() {
 		defer cancel()
 		_, _ = io.Copy(io.Discard, conn) // it ends with the connection
@@ -105,6 +108,8 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 		return nil
 	}
 	for {
+		// shown is false for an event that is not told: of another kind, or of a link that is no
+		// adapter.
 		var e hoststack.Event
 		shown, more := true, true
 		select {
@@ -127,6 +132,8 @@ func (s *Stack) StreamEvents(ctx context.Context, conn net.Conn, kind string) er
 	}
 }
 
+// eventAnswer has the type of the event as its result, and nothing for what the event does not
+// have.
 func eventAnswer(e hoststack.Event) wire.Answer {
 	a := wire.Answer{Result: uint32(e.Type), Handle: wire.LinkHandle(e.Link, e.Metric)}
 	if e.Prefix.IsValid() {

@@ -49,6 +49,8 @@ type cardTaker interface {
 
 // taken returns the links of cards that a switch has taken over or given back.
 func taken(before, after []adapter) (links []int) {
+	// The lists are compared in both directions: cards that lost their addresses, and cards that
+	// have them again.
 	for _, lists := range [][2][]adapter{{before, after}, {after, before}} {
 		for _, a := range missing(lists[0], lists[1]) {
 			if !a.Virtual && !a.link.Loopback {
@@ -85,6 +87,8 @@ func (t *Takeover) start(ctx context.Context, links []int) {
 }
 
 // play takes one card down for the time of a flap.
+// The file is written before the card loses anything (save), so that a daemon that is killed
+// meanwhile gives everything back when it starts.
 func (t *Takeover) play(ctx context.Context, host cardTaker, link int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,6 +107,7 @@ func (t *Takeover) play(ctx context.Context, host cardTaker, link int) error {
 	return t.Finish()
 }
 
+// save keeps what a card has to get back.
 func (t *Takeover) save(stack hoststack.Card) error {
 	data, err := json.Marshal(stack)
 	if err != nil {
@@ -112,6 +117,7 @@ func (t *Takeover) save(stack hoststack.Card) error {
 }
 
 // Finish gives the card back what it lacks, if one does.
+// The file is removed only when the card has everything.
 func (t *Takeover) Finish() error {
 	data, err := os.ReadFile(t.File)
 	host, ok := t.Plane.(cardTaker)

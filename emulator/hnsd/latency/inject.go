@@ -32,7 +32,8 @@ type Injector struct {
 	lanes    map[string]chan struct{} // by network: who holds the token writes
 	programs map[string]Counter
 	networks map[string]Counter
-	own      map[string]time.Duration // our own share of a function's calls, smoothed
+	// It is an exponential mean with a weight of one eighth for the newest call.
+	own map[string]time.Duration // our own share of a function's calls, smoothed
 }
 
 // Set puts another table in use.
@@ -63,6 +64,7 @@ func (l *Injector) Reset() {
 	l.programs, l.networks = nil, nil
 }
 
+// current is a copy: a table that is set during a call holds for the next one.
 func (l *Injector) current() Table {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,6 +72,7 @@ func (l *Injector) current() Table {
 }
 
 // lane is the queue of a network. Channels let waiters through in their order.
+// The empty network is one queue for all writes whose network is not known.
 func (l *Injector) lane(network string) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,6 +98,7 @@ func (l *Injector) share(function string) time.Duration {
 type spent struct{ cost, queued, own time.Duration }
 
 // account books a finished call.
+// Reads count for the program only.
 func (l *Injector) account(c Call, t spent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,6 +109,7 @@ func (l *Injector) account(c Call, t spent) {
 	if l.own == nil {
 		l.own = map[string]time.Duration{}
 	}
+	// A single slow call moves the share by an eighth of the difference.
 	l.own[c.Function] += (t.own - l.own[c.Function]) / 8
 	p := l.programs[c.Program]
 	if !c.Write {
@@ -160,6 +165,8 @@ func (l *Injector) Run(ctx context.Context, c Call, run func() (wait bool)) bool
 		defer func() { <-lane }()
 	}
 
+	// The wait comes before the work, so that what the call changes is visible at its end; the
+	// second wait makes up for what the work took less than expected.
 	begin := time.Now()
 	SleepUntil(ctx, begin.Add(cost-l.share(c.Function)))
 	worked := time.Now()

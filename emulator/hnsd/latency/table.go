@@ -59,6 +59,7 @@ func Names() []string {
 
 // Cost is what a call takes: Function as in Stats; for load balancers the backends it names and how many others exist.
 // Closing a handle takes nothing.
+// Calls of the older interface are known by method and path; policy lists are its load balancers.
 func (t Table) Cost(function string, backends, present int) time.Duration {
 	balancer := strings.Contains(function, "LoadBalancer") || strings.Contains(function, "/policylists/")
 	has := func(prefixes ...string) bool {

@@ -15,6 +15,7 @@ import (
 // journal keeps the state: one line of JSON per change, appended before the caller gets its answer. It survives a kill
 // at any moment, not a loss of power: nothing is synced.
 type journal struct {
+	// file is open for appending from openJournal on; lines are those in it since it was compacted.
 	path  string
 	file  *os.File
 	lines int
@@ -69,6 +70,7 @@ func readJournal(path string) (*hnsd.State, error) {
 }
 
 // compact rewrites the file with the whole state.
+// The new file takes the place of the old one in one step, and later changes are appended to it.
 func (j *journal) compact(state *hnsd.State) error {
 	f, err := os.OpenFile(j.path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -96,12 +98,14 @@ func (j *journal) append(c hnsd.Change, state *hnsd.State) error {
 	if err := writeLine(j.file, c); err != nil {
 		return fmt.Errorf("writing HNS state: %w", err)
 	}
+	// 20,000 lines are the limit of what a start has to replay.
 	if j.lines++; j.lines > 20000 {
 		return j.compact(state)
 	}
 	return nil
 }
 
+// writeLine writes a line at once, so that a kill leaves at most one incomplete line, at the end.
 func writeLine(f *os.File, c hnsd.Change) error {
 	data, err := json.Marshal(c)
 	if err != nil {

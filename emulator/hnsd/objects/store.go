@@ -62,6 +62,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The first line of a new journal is the whole state.
 	if state == nil {
 		state = o.New()
 		if err := j.append(state.Diff(nil), state); err != nil {
@@ -83,6 +84,8 @@ func Read(file string) (*hnsd.State, error) { return readJournal(file) }
 func (s *Store) State() *hnsd.State { return s.current.Load() }
 
 // Change runs one change, and tells of it.
+// It tells of the change while still nobody else can make one, so that the order is that of the
+// changes.
 func (s *Store) Change(ctx context.Context, rule Rule) error {
 	return s.Alone(func(w Writer) error {
 		old := s.State()
@@ -110,6 +113,8 @@ func (w Writer) Change(ctx context.Context, rule Rule) error {
 	return err
 }
 
+// change goes through the rule, the data plane and the journal, in this order, and stops at the
+// first that refuses.
 func (w Writer) change(ctx context.Context, rule Rule) (diff hnsd.Change, err error) {
 	s := w.s
 	old := s.State()
@@ -122,10 +127,12 @@ func (w Writer) change(ctx context.Context, rule Rule) (diff hnsd.Change, err er
 		klog.FromContext(ctx).Error(err, "the data plane refused a change", "change", diff)
 		return diff, hnsd.ErrFailed.WithText("%v", err)
 	}
+	// What was carried is taken back if it cannot be kept: after a restart it would not be there.
 	if err := s.journal.append(diff, next); err != nil {
 		return diff, hnsd.ErrFailed.WithText("%v", errors.Join(err, s.o.Carrier.All(ctx, old)))
 	}
 
+	// From here on readers see the change.
 	s.current.Store(next.Settled())
 	if s.o.Changed != nil {
 		s.o.Changed(ctx, old, next)

@@ -48,6 +48,7 @@ func (s *Service) decode(who caller, q wire.Request) call {
 	case c.hcn && (c.function == wire.Create || c.function == wire.Modify):
 		c.settings = hnsd.ParseDoc(q.Text[0])
 	}
+	// The id from a handle is for faults and latency, which come before the call is carried out.
 	if c.hcn {
 		c.id = q.GUID
 		switch c.function {
@@ -78,6 +79,7 @@ func (c call) functionName() string {
 		return "IpInterfaceEntry " + c.Text[0]
 	}
 
+	// Names are those of the functions of computenetwork.dll.
 	switch {
 	case !c.hcn:
 		return "unknown"
@@ -100,6 +102,7 @@ func (c call) about(state *hnsd.State) string {
 }
 
 // target tells on what the duration of the call depends.
+// Of a creation the parent counts, since the object is not there yet.
 func (c call) target(state *hnsd.State) hnsd.Target {
 	if c.Op == wire.HNSCall {
 		return state.TargetV1(c.v1)
@@ -122,11 +125,13 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	r := bufio.NewReader(conn)
+	// The first message must be Hello, which says who calls; nothing else is answered before.
 	hello, err := wire.ReadRequest(r)
 	if err != nil || hello.Op != wire.Hello {
 		return
 	}
 
+	// The handles of the process end with its last connection.
 	who := caller{hello.Handle, hello.Text[0]}
 	s.handles.Connected(who.process)
 	defer s.handles.Disconnected(who.process)
@@ -135,6 +140,8 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 		if err != nil {
 			return
 		}
+		// Three operations are not calls in this sense: two turn the connection into a stream, one
+		// is a question that Wine's DLLs ask often.
 		switch q.Op {
 		case wire.Events:
 			if err := s.stack.StreamEvents(ctx, conn, q.Text[0]); err != nil {
@@ -163,6 +170,7 @@ func (s *Service) serveConn(ctx context.Context, conn net.Conn) {
 }
 
 // watchEnd tells when the caller goes away while its call is under way. stop must be called before r is read again.
+// Only one reader may be on r: the goroutine ends before stop returns.
 func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()) {
 	end := make(chan struct{})
 	done := make(chan struct{})
@@ -174,6 +182,7 @@ func watchEnd(conn net.Conn, r *bufio.Reader) (gone <-chan struct{}, stop func()
 		}
 	}()
 	return end, func() {
+		// A deadline in the past ends a Peek that is waiting.
 		conn.SetReadDeadline(time.Unix(1, 0))
 		<-done
 		conn.SetReadDeadline(time.Time{})
@@ -209,6 +218,8 @@ func answerOf(a wire.Answer, err error) wire.Answer {
 	return a
 }
 
+// failure is the answer for an error. An error that is none of HNS' is "unspecified", with its
+// text.
 func failure(err error) wire.Answer {
 	var e *hnsd.Error
 	if !errors.As(err, &e) {

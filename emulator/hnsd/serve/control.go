@@ -77,6 +77,7 @@ func (s *Service) controls(ctx context.Context) http.Handler {
 }
 
 // handlePlain adds what is done without a body.
+// Numbers of calls and injected times are reset together, since they are compared.
 func (s *Service) handlePlain(mux *http.ServeMux) {
 	mux.HandleFunc("POST /stats/reset", func(w http.ResponseWriter, _ *http.Request) {
 		s.calls.Reset()
@@ -85,6 +86,7 @@ func (s *Service) handlePlain(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, r *http.Request) {
 		drift, err := s.Verify(r.Context())
+		// The list is never null in JSON.
 		reply(w, map[string]any{"drift": append([]kernel.Drift{}, drift...)}, err)
 	})
 	mux.HandleFunc("POST /repair", func(w http.ResponseWriter, r *http.Request) {
@@ -115,6 +117,7 @@ func (s *Service) handleRequests(ctx context.Context, mux *http.ServeMux) {
 		}))
 	mux.HandleFunc("POST /reboot", with(`{"keep": […], "lose": […]}`,
 		func(ctx context.Context, q RebootRequest) (any, error) {
+			// A request that makes no sense must not stop the service.
 			if _, err := lostInReboot(q); err != nil {
 				return nil, refused(err)
 			}
@@ -160,6 +163,7 @@ func (s *Service) handleRequests(ctx context.Context, mux *http.ServeMux) {
 // refusal is the error of a request that makes no sense.
 type refusal struct{ error }
 
+// refused marks an error as the caller's fault; nil stays nil.
 func refused(err error) error {
 	if err == nil {
 		return nil
@@ -185,6 +189,8 @@ func with[Q any](form string, f func(context.Context, Q) (any, error)) http.Hand
 	}
 }
 
+// reply writes v, or the error with status 400 for what the caller did wrong and 500 for everything
+// else.
 func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {

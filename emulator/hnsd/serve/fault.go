@@ -15,6 +15,7 @@ type Fault = fault.Rule
 var Actions = fault.Actions
 
 // stripped leaves fields out of a JSON object, whatever their case.
+// A text that is no object is returned as it is.
 func stripped(text string, fields []string) string {
 	var d map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &d) != nil {
@@ -52,6 +53,8 @@ func withoutPolicies(text string, types []string) (without string, left []any) {
 			}
 		}
 	}
+	// Policies are at the top of a new object's document, and within Settings of a request that
+	// changes one.
 	forget(d)
 	for _, value := range d {
 		if settings, ok := value.(map[string]any); ok {
@@ -66,6 +69,7 @@ func withoutPolicies(text string, types []string) (without string, left []any) {
 	return string(data), left
 }
 
+// isPolicyOf compares the names of fields and types without regard to case, as HNS does.
 func isPolicyOf(policy any, types []string) bool {
 	fields, _ := policy.(map[string]any)
 	for name, value := range fields {

@@ -15,6 +15,8 @@ import (
 // "skip" and "empty" leave it out, "after" carries it out and then reports a failure, "forget" and "late" carry it out
 // in part and report success.
 func (s *Service) underFaults(ctx context.Context, c call, watch watcher) (wire.Answer, bool) {
+	// A service that does not run answers before any rule; questions to the host's IP stack are not
+	// HNS'.
 	if e := s.life.refusal(); e != nil && !c.Op.OnStack() {
 		return failure(e), true
 	}
@@ -36,6 +38,7 @@ func (s *Service) underFaults(ctx context.Context, c call, watch watcher) (wire.
 		if e := s.hang(ctx, fault, watch); e != nil {
 			return failure(e), true
 		}
+	// Listings have another form in each of the two interfaces; "empty" leaves other calls alone.
 	case "empty":
 		if c.hcn && c.function == wire.Enumerate {
 			return withText("[]"), true
@@ -72,6 +75,7 @@ func (s *Service) hang(ctx context.Context, rule fault.Rule, watch watcher) erro
 	replaced, release := s.faults.Hold(rule)
 	defer release()
 	select {
+	// The caller, the end of the service or that of the daemon end the wait.
 	case <-replaced:
 		return nil
 	case <-gone:
@@ -95,6 +99,7 @@ func (s *Service) pretend(c call) wire.Answer {
 		return withText("[]")
 	case wire.Query:
 		return withText("{}")
+	// The object does not exist, so that the first use of the handle fails.
 	case wire.Create:
 		return wire.Answer{Handle: s.handles.Open(c.kind, s.host.NewID(), c.process)}
 	case wire.Open:
@@ -105,6 +110,7 @@ func (s *Service) pretend(c call) wire.Answer {
 
 // withhold leaves policies of some types out of what a call brings, and returns them.
 func (c *call) withhold(types []string) (left []any) {
+	// The settings were decoded before the fault was known, and are decoded again.
 	c.Text[0], left = withoutPolicies(c.Text[0], types)
 	if c.settings != nil {
 		c.settings = hnsd.ParseDoc(c.Text[0])
@@ -120,6 +126,7 @@ func (s *Service) inTime(ctx context.Context, c call) wire.Answer {
 	t := c.target(s.objects.State())
 	l := latency.Call{Program: c.program, Function: c.name, Write: isWrite(c.name), Network: t.Network,
 		Backends: t.Backends, Balancers: t.Balancers}
+	// It is the answer if the latency's wait ends before the call is carried out.
 	a := failure(hnsd.ErrCallFailed)
 	s.latency.Run(ctx, l, func() (wait bool) {
 		if s.life.refusal() != nil { // it went while the call was under way

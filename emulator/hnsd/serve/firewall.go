@@ -31,6 +31,7 @@ func (w *walls) turn(ctx context.Context, on bool) error {
 	if !on {
 		return firewall.Remove(ctx, w.netns)
 	}
+	// A host without a file has no rules: its firewall lets nothing in.
 	var texts []string
 	data, err := os.ReadFile(w.path)
 	if err == nil {
@@ -75,6 +76,7 @@ func (w *walls) put(ctx context.Context, texts []string) error {
 			return err
 		}
 	}
+	// The file holds all rules as texts, also those that are not in force.
 	data, err := json.Marshal(append([]string{}, texts...))
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ func (s *Service) catchUp(ctx context.Context, c call, a wire.Answer, late laten
 	if !c.hcn || c.kind != hnsd.Endpoint || a.Failed() {
 		return
 	}
+	// The handle is the endpoint's: of a creation the one that the answer gives.
 	handle := c.Handle
 	if c.function == wire.Create {
 		handle = a.Handle
@@ -54,6 +55,8 @@ func (s *Service) addMissing(ctx context.Context, id string, policies []any) err
 			return state, nil
 		}
 		var there struct{ Policies []any }
+		// The document of the State is decoded anew, so that both lists have the same types for the
+		// comparison.
 		if err := json.Unmarshal([]byte(o.Doc.String()), &there); err != nil {
 			return nil, err
 		}

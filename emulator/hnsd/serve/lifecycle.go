@@ -88,6 +88,7 @@ func (l *lifecycle) status() ServiceStatus {
 }
 
 // enter changes the state and gives the number of the change.
+// It ends a timer and wakes those who wait for a change. The number is for is.
 func (l *lifecycle) enter(state string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,6 +126,8 @@ func (l *lifecycle) request(ctx context.Context, q ServiceRequest) error {
 	if q.State == "running" {
 		return l.restart(ctx, lost)
 	}
+	// Programs lose handles and registrations at once; requests for objects fail until the state is
+	// left.
 	change := l.enter(q.State)
 	l.endHandles()
 	l.endCallbacks()
@@ -133,6 +136,7 @@ func (l *lifecycle) request(ctx context.Context, q ServiceRequest) error {
 		return nil
 	}
 
+	// Another request may have come while the lock was not held.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.changed != change {
@@ -184,6 +188,8 @@ func lostKinds(q ServiceRequest) (func(*hnsd.Object) bool, error) {
 			return nil, fmt.Errorf("no kind %q: there are %s", k, strings.Join(hnsd.KindNames(), ", "))
 		}
 	}
+	// count goes on over all objects that the restart looks at: every second one that is volatile
+	// is lost.
 	count := 0
 	var volatile func() bool
 	switch q.Keep {

@@ -26,6 +26,7 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 		found := false
 		err := platform.InNetns(netns, func() error {
 			for _, table := range []string{name, name + "6"} {
+				// A table of IPv6 has the sockets that take both families as well.
 				f, err := os.Open("/proc/thread-self/net/" + table)
 				if os.IsNotExist(err) {
 					continue // no IPv6
@@ -40,6 +41,8 @@ func listensIn(netns string) func(protocol uint8, addr netip.Addr, port uint16) 
 			return nil
 		})
 
+		// An error means that nobody listens, so that a host whose namespace cannot be read still
+		// gets node ports.
 		if err != nil {
 			klog.Background().Error(err, "Looking for listeners of the host")
 		}
@@ -62,6 +65,8 @@ func serves(at, addr netip.Addr) bool {
 // listeners are the addresses at which sockets of a table of /proc/net wait on a port: of TCP those that listen, of
 // UDP those without a peer.
 func listeners(lines *bufio.Scanner, port uint16) []netip.Addr {
+	// States of struct tcp_states in the kernel's include/net/tcp_states.h: 10 is TCP_LISTEN, 7
+	// TCP_CLOSE.
 	const listening, unconnected = "0A", "07"
 	var addrs []netip.Addr
 	suffix := fmt.Sprintf(":%04X", port)

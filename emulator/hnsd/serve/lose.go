@@ -45,6 +45,7 @@ func (l losses) lose(ctx context.Context, q LoseRequest) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("match: %w", err)
 	}
+	// The choice and the ids are made while nobody changes objects; the rule runs once.
 	chosen := map[string]bool{}
 	ids := []string{}
 	err = l.loseChosen(ctx, q, func(state *hnsd.State) func(*hnsd.Object) bool {
@@ -67,6 +68,8 @@ func (l losses) loseChosen(ctx context.Context, q LoseRequest,
 				return next, err
 			})
 		}
+		// Objects that only lose their packets are no change of the objects, and no line of the
+		// journal.
 		state := l.objects.State()
 		hidden := choose(state)
 		var ids []string
@@ -88,6 +91,7 @@ func choose(state *hnsd.State, q LoseRequest, pattern *regexp.Regexp) []string {
 		}
 	}
 	var ids []string
+	// A percentage takes an object whenever the sum of shares passes a whole number.
 	for i, id := range candidates {
 		if q.Percent > 0 && int(float64(i+1)*q.Percent/100) == int(float64(i)*q.Percent/100) {
 			continue

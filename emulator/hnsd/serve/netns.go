@@ -24,6 +24,7 @@ func (g *guests) expect(id, path string) {
 	if g.paths == nil {
 		g.paths = map[string]string{}
 	}
+	// There is no other moment at which hnsd hears that a runtime has given up.
 	for id, path := range g.paths {
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			delete(g.paths, id)
@@ -50,6 +51,7 @@ func (g *guests) made(id string) {
 // id the path is kept for HcnCreateNamespace, or recorded at once if the namespace exists. Without an id the namespace
 // is found by the path or made, without a call of HNS.
 func (s *Service) bindNetns(ctx context.Context, id, path string) (string, error) {
+	// Runtimes spell ids in upper case as well.
 	id = strings.ToLower(id)
 	given := id != ""
 	if given {

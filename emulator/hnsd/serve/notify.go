@@ -29,17 +29,20 @@ func (s *subscribers) add() chan notification {
 	if s.open == nil {
 		s.open = map[chan notification]bool{}
 	}
+	// A thousand notifications wait for a reader; it loses its subscription with the next one.
 	c := make(chan notification, 1024)
 	s.open[c] = true
 	return c
 }
 
+// remove may come after the subscription has ended.
 func (s *subscribers) remove(c chan notification) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end(c)
 }
 
+// end runs under mu.
 func (s *subscribers) end(c chan notification) {
 	if s.open[c] {
 		delete(s.open, c)
@@ -84,6 +87,7 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 		}
 	}
 
+	// Only an object that is new counts: a change of an object is not reported.
 	for _, o := range c.Put {
 		if _, was := old.Get(o.Kind, o.ID); was {
 			continue
@@ -116,6 +120,7 @@ func (s *Service) streamNotifications(ctx context.Context, who caller, conn net.
 		_, _ = conn.Write(failure(e).Frame()) // the connection ends in any case
 		return
 	}
+	// The registration can be made to fail by a rule, with this one action.
 	fault := s.faults.Match(who.program, "HcnRegisterServiceCallback", func() string { return "" })
 	if fault.Action == "fail" {
 		_, _ = conn.Write(failure(&hnsd.Error{Code: fault.Code, Text: fault.Text}).Frame()) // as above

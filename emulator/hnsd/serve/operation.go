@@ -34,6 +34,7 @@ func (s *Service) carryOut(ctx context.Context, c call) wire.Answer {
 // callHCN answers a call on an object. A handle counts at this moment: a restart of the service while the call was
 // under way has ended it.
 func (s *Service) callHCN(ctx context.Context, c call) (a wire.Answer, err error) {
+	// Open and Close take the handle or the id as it comes.
 	switch c.function {
 	case wire.Modify, wire.Query:
 		if c.id, err = s.handles.ID(c.Handle, c.kind, c.process); err != nil {
@@ -69,6 +70,7 @@ func (s *Service) callHCN(ctx context.Context, c call) (a wire.Answer, err error
 			return s.host.Delete(state, c.kind, c.id)
 		})
 	}
+	// What is left is Close.
 	return a, s.handles.Close(c.Handle, c.kind, c.process)
 }
 
@@ -104,6 +106,8 @@ func (s *Service) create(ctx context.Context, c call) (a wire.Answer, err error)
 func (s *Service) callV1(ctx context.Context, q hnsd.V1) (wire.Answer, error) {
 	var text string
 	var err error
+	// Reads go by the current state without a lock; everything else is a change, even if it turns
+	// out to be none.
 	if q.Method == "GET" {
 		_, text, err = s.host.HNSCall(s.objects.State(), q)
 	} else {

@@ -50,6 +50,7 @@ func lostInReboot(q RebootRequest) (map[string]bool, error) {
 	for _, thing := range rebootLoses {
 		lost[thing] = true
 	}
+	// The first list is what is kept, the second what is lost; later entries win over the defaults.
 	for i, names := range [][]string{q.Keep, q.Lose} {
 		for _, name := range names {
 			at := slices.IndexFunc(RebootThings(), func(t string) bool { return strings.EqualFold(t, name) })
@@ -58,6 +59,7 @@ func lostInReboot(q RebootRequest) (map[string]bool, error) {
 					strings.Join(RebootThings(), ", "))
 			}
 			thing := RebootThings()[at]
+			// Keep has been read when Lose is.
 			if i == 1 && slices.ContainsFunc(q.Keep, func(kept string) bool { return strings.EqualFold(kept, thing) }) {
 				return nil, fmt.Errorf("%s is to be both kept and lost", thing)
 			}
@@ -81,6 +83,7 @@ func (s *Service) reboot(ctx context.Context, q RebootRequest) (RebootStatus, er
 	}
 	counts := map[string]int{}
 	err = s.life.whileDown(func() error {
+		// counts has an entry only for what the reboot was to lose.
 		err := s.losses.inReboot(ctx, lost, counts)
 		if err != nil || !lost[rebootForwarding] {
 			return err
@@ -119,6 +122,7 @@ func (l losses) inReboot(ctx context.Context, lost map[string]bool, counts map[s
 func (l losses) afterReboot(state *hnsd.State, lost map[string]bool, counts map[string]int) (*hnsd.State, error) {
 	next := state
 	var err error
+	// Kinds are lost in the order of their names, so that the counts do not change from run to run.
 	for _, kind := range slices.Sorted(maps.Keys(lost)) {
 		if !lost[kind] || !slices.Contains(hnsd.KindNames(), kind) {
 			continue
@@ -129,6 +133,7 @@ func (l losses) afterReboot(state *hnsd.State, lost map[string]bool, counts map[
 		}
 	}
 
+	// Networks that no reboot keeps go whatever the request says.
 	transient := 0
 	if next, transient, err = l.host.Lose(next, (*hnsd.Object).Transient, false); err != nil {
 		return nil, err

@@ -36,6 +36,7 @@ func rulesOf(ctx context.Context, state *hnsd.State, on DataPlane, endpoint stri
 		return answer, fmt.Errorf("this HNS carries no packets")
 	}
 
+	// An endpoint of a network without packets is known to HNS only; the answer says so.
 	rules, known, err := plane.PortRules(ctx, hnsd.Desired(state), o.ID)
 	if !known {
 		rules = portrules.List{Endpoint: o.ID, Network: o.Doc.Text("HostComputeNetwork"),
@@ -55,6 +56,7 @@ func rulesOf(ctx context.Context, state *hnsd.State, on DataPlane, endpoint stri
 func findEndpoint(state *hnsd.State, text string) (*hnsd.Object, error) {
 	var found []*hnsd.Object
 	text = strings.ToLower(strings.Trim(text, "{}"))
+	// An id that fits wins over names and addresses, whatever else has them.
 	for _, o := range state.List(hnsd.Endpoint) {
 		if o.ID == text {
 			return o, nil

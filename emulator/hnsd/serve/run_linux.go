@@ -67,6 +67,7 @@ const stopWithin = time.Minute
 // components are the parts in the order in which they start. Cards that a switch was giving back when HNS ended come
 // first: the node may need them for its address.
 func (p *parts) components() []component.Component {
+	// unmark is set when marking has started.
 	unmark := func() {}
 	return []component.Component{
 		{Name: "profile", Start: func(context.Context) (err error) {
@@ -109,6 +110,8 @@ func (p *parts) components() []component.Component {
 }
 
 // listen opens the address for the host's programs.
+// The rules of HNS need the node's address and hardware address, which are those of the uplink in
+// the host's namespace.
 func (p *parts) listen(context.Context) error {
 	p.host = &hnsd.Host{Profile: p.profile, NewID: newID, Listens: listensIn(p.o.Netns)}
 	err := platform.InNetns(p.o.Netns, func() (err error) {
@@ -167,6 +170,7 @@ func prepare(ctx context.Context, s *Service, o Options) error {
 // serveControl answers `porthole host hns` on a socket in the host's folder. The caller closes the server.
 func (s *Service) serveControl(ctx context.Context, hostDir string) (*http.Server, error) {
 	socket := control.Socket(hostDir)
+	// A socket of a daemon that was killed is still there.
 	os.Remove(socket)
 	unix, err := net.Listen("unix", socket)
 	if err != nil {
@@ -178,6 +182,7 @@ func (s *Service) serveControl(ctx context.Context, hostDir string) (*http.Serve
 }
 
 // describeUplink fills in what rules need to know of the node. Without the interface it stays unknown.
+// Both values stay empty without an IPv4 address; the hardware address is written as Windows does.
 func describeUplink(host *hnsd.Host, name string) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {

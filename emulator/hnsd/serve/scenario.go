@@ -23,6 +23,7 @@ type ScenarioRow struct {
 	Pool    *PoolRequest    `json:"pool,omitempty"`
 }
 
+// service is a state that ends by itself after five seconds, with all objects kept.
 func service(state string) *ServiceRequest {
 	return &ServiceRequest{State: state, Keep: "all", ForMs: 5000}
 }

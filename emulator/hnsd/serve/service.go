@@ -74,6 +74,8 @@ func newService(o options) (*Service, error) {
 	s := &Service{host: o.host, plane: o.plane, ports: ports.New()}
 	o.host.Traffic = trafficOf(o.plane)
 	o.host.PortBlocks = s.ports.Blocks
+	// The stack asks for the state when it needs it; the store of objects is made after it, because
+	// it tells the stack of changes.
 	s.stack = ipstack.New(ipstack.Options{Plane: o.plane, Uplink: o.uplink, Takeover: o.takeover,
 		State: func() *hnsd.State { return s.objects.State() }})
 	var err error
@@ -81,6 +83,7 @@ func newService(o options) (*Service, error) {
 		return nil, err
 	}
 	s.objects, err = objects.Open(objects.Options{Journal: o.journal, Carrier: s.carried, Changed: s.stack.Changed,
+		// A profile may have no namespace of the host until a program makes one.
 		New: func() *hnsd.State {
 			if o.host.Profile.NoHostNamespace {
 				return hnsd.NewState("")

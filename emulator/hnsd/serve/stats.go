@@ -25,6 +25,7 @@ func (s *Service) stats() Stats {
 	return st
 }
 
+// isWrite goes by the names of calls (call.functionName).
 func isWrite(function string) bool {
 	for _, p := range []string{"HcnCreate", "HcnModify", "HcnDelete", "HNSCall POST", "HNSCall DELETE"} {
 		if strings.HasPrefix(function, p) {

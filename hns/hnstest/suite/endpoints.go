@@ -64,6 +64,7 @@ func localAddresses(t *testing.T, s *subject) {
 	}
 }
 
+// endpointOfNoNetwork: what does not exist is Absent, and its deletion a success.
 func endpointOfNoNetwork(_ *testing.T, s *subject) {
 	_, err := s.CreateEndpoint(s.ctx,
 		hns.Endpoint{ID: first, Network: hns.NetworkID(unknown), Remote: true,

@@ -42,6 +42,7 @@ func networkIsFound(t *testing.T, s *subject) {
 	s.class("after the deletion", err, hns.Absent)
 }
 
+// networkType: a type that no HNS knows is Invalid, and nothing is made.
 func networkType(t *testing.T, s *subject) {
 	made, err := s.CreateNetwork(s.ctx,
 		hns.Network{Name: networkName, Type: "NoSuchType", Subnets: []hns.Subnet{subnet}})

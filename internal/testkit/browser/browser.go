@@ -122,6 +122,8 @@ func (b *Browser) Try(command string, a Args, value any) string {
 	return b.answer(command, value)
 }
 
+// answer reads the driver's line into value, and returns the error that the browser reports. A
+// driver that has ended fails the test.
 func (b *Browser) answer(command string, value any) string {
 	b.t.Helper()
 	line, err := b.out.ReadBytes('\n')

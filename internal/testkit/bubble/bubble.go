@@ -31,6 +31,7 @@ func Wait() { synctest.Wait() }
 // oneProcessor holds the program at one processor while a test that needs it runs; tests may run at once.
 var oneProcessor processors
 
+// processors lowers GOMAXPROCS to 1 while anybody uses it; before is the number to go back to.
 type processors struct {
 	mu     sync.Mutex
 	users  int

@@ -90,6 +90,8 @@ func open(iface string) (int, error) {
 	return fd, nil
 }
 
+// read collects packets until stop is closed, at which it looks after each packet and each timeout
+// of the socket.
 func (w *Wire) read(fd int, stop <-chan struct{}) {
 	buffer := make([]byte, 2048) // headers are enough
 	for {
@@ -145,6 +147,7 @@ func (w *Wire) Wait(t testing.TB, what string, match func(Packet) bool) Packet {
 	return found[0]
 }
 
+// last shows the ten newest packets for an error's text.
 func last(list []Packet) string {
 	var lines []string
 	for _, p := range list[max(0, len(list)-10):] {

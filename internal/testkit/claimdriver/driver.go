@@ -76,6 +76,7 @@ func (d *Driver) Serve(kubelet string) error {
 		if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 			return err
 		}
+		// A socket may be left of an earlier driver.
 		_ = os.Remove(socket)
 		l, err := net.Listen("unix", socket)
 		if err != nil {
@@ -115,6 +116,7 @@ func (r *registrar) NotifyRegistrationStatus(_ context.Context,
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
+// told passes a call on to the test, if it wants to know.
 func (d *Driver) told(call string) {
 	if d.Asked != nil {
 		d.Asked(call)

@@ -95,6 +95,7 @@ func (p *Plugin) Did() string {
 	return out
 }
 
+// asked passes a call on to the test, or keeps it for later if nobody listens.
 func (p *Plugin) asked(format string, args ...any) {
 	call := fmt.Sprintf(format, args...)
 	if p.Asked != nil {

@@ -62,6 +62,7 @@ func Run(t *testing.T, o Options) {
 	}
 	for what, call := range o.Calls {
 		all.Go(func() {
+			// Each call gets the same sequence of names.
 			names := rand.New(rand.NewPCG(seed, 99))
 			n, slowest := 0, time.Duration(0)
 			for ; ctx.Err() == nil; n++ {

@@ -38,6 +38,7 @@ func Echo(t testing.TB, from, to End) (net.Conn, error) {
 	return near, err
 }
 
+// sendBack ends when the socket is closed.
 func sendBack(c *net.UDPConn) {
 	buf := make([]byte, 64<<10)
 	for {

@@ -18,6 +18,7 @@ type Space struct {
 	t testing.TB
 }
 
+// made counts the namespaces of this process, for names of their own.
 var made atomic.Int64
 
 // New makes a network namespace whose loopback is up, and removes it when the test ends. purpose becomes part of its

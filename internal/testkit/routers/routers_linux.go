@@ -33,6 +33,7 @@ type Router struct {
 	daemons map[string]*daemon
 }
 
+// daemon is one program of a router; out is what it prints.
 type daemon struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
@@ -60,6 +61,8 @@ func BIRD(t testing.TB, netns, config string) *Router {
 	return r
 }
 
+// newRouter makes a folder for a router that runs in netns as the user owner. The test is skipped
+// if there is no such user.
 func newRouter(t testing.TB, netns, owner string) *Router {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "phrouter") // short: the paths of sockets are

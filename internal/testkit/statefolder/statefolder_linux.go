@@ -31,6 +31,8 @@ func Make(porthole string) (dir string, remove func() error, err error) {
 	return makeIn(parent, porthole)
 }
 
+// makeIn first removes what tests that were killed have left. remove purges the folder and gives up
+// its lock.
 func makeIn(parent, porthole string) (dir string, remove func() error, err error) {
 	found, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {

@@ -71,6 +71,7 @@ func copyFolder(from, to string) error {
 	})
 }
 
+// copyOne copies one entry, a folder without what is in it, with its owner and mode.
 func copyOne(from, to string, info fs.FileInfo) error {
 	switch info.Mode().Type() {
 	case 0:

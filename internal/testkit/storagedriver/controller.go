@@ -66,6 +66,7 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 		return nil, err
 	}
 	defer end()
+	// The same name is the same volume: calls may be repeated.
 	id := fmt.Sprintf("v%x", sha256.Sum256([]byte(r.Name)))[:20]
 	v, err := d.ensure(id)
 	if err != nil {
@@ -80,6 +81,7 @@ func (d *controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest)
 	v.Bytes = size
 	v.Block = block
 	v.Source = source
+	// A volume that cannot be filled is removed, so that the next call begins anew.
 	if isNew && source != "" {
 		if err := d.fill(v, source); err != nil {
 			return nil, errors.Join(err, d.remove(v))

@@ -126,6 +126,7 @@ func Register(name, endpoint, socket string) (stop func(), err error) {
 	return registrar.Stop, nil
 }
 
+// listen takes the place of a socket that an earlier driver has left.
 func listen(s *grpc.Server, socket string) error {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 		return err

@@ -134,6 +134,8 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRe
 	return &csi.NodePublishVolumeResponse{}, d.save()
 }
 
+// mayPublish refuses what a kubelet must not ask for; calls in the wrong order are noted as
+// violations.
 func (d *Driver) mayPublish(v *Volume, r *csi.NodePublishVolumeRequest) error {
 	if _, err := os.Stat(filepath.Dir(r.TargetPath)); err != nil {
 		return d.violation("volume %s: the folder of target %s does not exist", v.ID, r.TargetPath)
@@ -226,6 +228,7 @@ func (d *Driver) NodeGetVolumeStats(_ context.Context,
 		out.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: total}}
 		return out, nil
 	}
+	// The size is not enforced: more may be used than there is.
 	used, files := measure(d.folder(v.ID))
 	const inodes = 1 << 16
 	out.Usage = []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: total, Used: used,

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// mounted reports whether a mount begins at the path.
 func mounted(p string) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, p, unix.AT_SYMLINK_NOFOLLOW, 0, &st)

@@ -136,6 +136,7 @@ var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", 
 	"modprobe@loop.service", "modprobe@drm.service",
 	"tmp.mount", "systemd-user-sessions.service", "remote-fs.target", "timers.target"}
 
+// exitLine is the line with which the guest tells the script's end on its console.
 var exitLine = regexp.MustCompile(`(?m)^uml: exit (\d+)\r?$`)
 
 // Run boots a kernel, runs the script, and returns what both printed. The error tells a script that failed, or a

@@ -47,6 +47,7 @@ func (c *Conn) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, sync.OnceFunc(func() { close(done); cancel() })
 }
 
+// errClosed is the error of gRPC for a connection that was closed.
 var errClosed = status.Error(codes.Canceled, "grpc: the client connection is closing")
 
 // Invoke implements grpc.ClientConnInterface. A method that the fake does not have is Unimplemented.
@@ -110,6 +111,7 @@ type clientStream struct {
 	events *eventStream
 }
 
+// The methods of grpc.ClientStream that CRI does not need.
 func (s *clientStream) Header() (metadata.MD, error) { return nil, nil }
 func (s *clientStream) Trailer() metadata.MD         { return nil }
 func (s *clientStream) CloseSend() error             { return nil }

@@ -127,6 +127,7 @@ func (f runtimeServer) CreateContainer(ctx context.Context,
 	}
 	call := Call{Method: "CreateContainer", ID: r.PodSandboxId, Pod: box.GetUid(), PodName: box.GetName()}
 
+	// The name is taken before the call's latency, so that a second call meanwhile is refused.
 	f.mu.Lock()
 	c, err := f.newContainer(r)
 	if err == nil {
@@ -140,6 +141,7 @@ func (f runtimeServer) CreateContainer(ctx context.Context,
 		return nil, err
 	}
 
+	// What the call does happens between its two halves of latency: enter and leave.
 	outcome, err := f.enter(ctx, call)
 	f.mu.Lock()
 	if err == nil {
@@ -227,6 +229,7 @@ func (f runtimeServer) StartContainer(ctx context.Context, r *cri.StartContainer
 	if err == nil {
 		err = f.start(c)
 	}
+	// With LateEnds the failure comes late, as from a runtime that is busy.
 	if err != nil && f.LateEnds {
 		f.mu.Unlock()
 		if gone := f.pause(ctx, lateBy); gone != nil {
@@ -276,6 +279,7 @@ func (f runtimeServer) start(c *container) error {
 		return status.Errorf(codes.Unknown, "sandbox container %q is not running", c.sandbox.id)
 	}
 	if c.logPath != "" {
+		// The log is there from the start, if the container has one.
 		if err := os.WriteFile(c.logPath, nil, 0o640); err != nil {
 			return status.Errorf(codes.Unknown, "failed to create container loggers: %v", err)
 		}

@@ -19,6 +19,7 @@ type eventStream struct {
 	queue []*cri.ContainerEventResponse
 }
 
+// push never blocks: a stream holds whatever nobody has read.
 func (s *eventStream) push(e *cri.ContainerEventResponse) {
 	s.mu.Lock()
 	s.queue = append(s.queue, e)

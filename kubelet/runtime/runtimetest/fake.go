@@ -238,6 +238,7 @@ func (f *Fake) CrashSandbox(id string) bool {
 	return true
 }
 
+// newID counts up, with as many digits as the IDs of containerd. The caller holds the lock.
 func (f *Fake) newID() string {
 	f.next++
 	return fmt.Sprintf("%064x", f.next)
@@ -256,6 +257,7 @@ func (f *Fake) enter(ctx context.Context, c Call) (Outcome, error) {
 	if f.Fault != nil {
 		outcome = f.Fault(c)
 	}
+	// A call that hangs asks again whenever the test changes something, so that it can be let go.
 	for f.away || outcome == Hang {
 		changed := f.changed
 		f.mu.Unlock()
@@ -300,6 +302,7 @@ func (f *Fake) leave(ctx context.Context, c Call, outcome Outcome) error {
 	return nil
 }
 
+// failed is the error of a call that Fault makes fail.
 func failed(c Call) error {
 	return status.Errorf(codes.Unknown, "%s fails because the test says so", c.Method)
 }
@@ -379,6 +382,7 @@ func (f *Fake) release(id string) {
 // errVanished is the answer to a call whose object Vanish removed meanwhile.
 var errVanished = status.Error(codes.Unavailable, "the runtime was restarted without its state")
 
+// unknown is what containerd answers for an ID that it does not have.
 func unknown(kind, id string) error {
 	return status.Errorf(codes.NotFound, "an error occurred when try to find %s %q: not found", kind, id)
 }

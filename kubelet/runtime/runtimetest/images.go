@@ -15,6 +15,7 @@ import (
 // imageSize is the size of every image, in bytes.
 const imageSize = 10 << 20
 
+// newImage makes up an image whose digest depends on its name.
 func newImage(name string) *cri.Image {
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 	repository := name

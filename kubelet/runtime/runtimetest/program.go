@@ -16,6 +16,7 @@ const moment = 10 * time.Millisecond
 // ends with 0 at once.
 func TestProgram(c *cri.ContainerConfig) Process {
 	words := append(append([]string{}, c.GetCommand()...), c.GetArgs()...)
+	// number is the second word; 0 if there is none or it is no number.
 	number := func() float64 {
 		if len(words) < 2 {
 			return 0

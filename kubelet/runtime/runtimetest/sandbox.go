@@ -22,6 +22,7 @@ type sandbox struct {
 	created time.Time
 }
 
+// state and status are as CRI tells them; a sandbox that is not ready has no address.
 func (s *sandbox) state() cri.PodSandboxState {
 	if s.ready {
 		return cri.PodSandboxState_SANDBOX_READY
@@ -67,6 +68,7 @@ func (f *Fake) sandboxDown(s *sandbox) {
 	f.event(s.id, s, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
+// sandboxName is what a runtime reserves: a pod and the number of the attempt.
 func sandboxName(m *cri.PodSandboxMetadata) string {
 	return strings.Join([]string{m.GetName(), m.GetNamespace(), m.GetUid(), fmt.Sprint(m.GetAttempt())}, "_")
 }
@@ -98,6 +100,7 @@ func (f runtimeServer) RunPodSandbox(ctx context.Context, r *cri.RunPodSandboxRe
 		return nil, err
 	}
 	s.ready, s.created = true, time.Now()
+	// Each address is given once in some 60,000 sandboxes.
 	if !s.hostNetwork() {
 		s.ip = fmt.Sprintf("10.97.%d.%d", f.next/250%250, 2+f.next%250)
 	}
@@ -138,6 +141,7 @@ func (f runtimeServer) StopPodSandbox(ctx context.Context, r *cri.StopPodSandbox
 	})
 }
 
+// stopSandbox ends the containers first, as a runtime does. The caller holds the lock.
 func (f runtimeServer) stopSandbox(s *sandbox) {
 	for _, c := range f.containers {
 		if c.sandbox == s {
@@ -210,6 +214,7 @@ func (f runtimeServer) ListPodSandbox(ctx context.Context, r *cri.ListPodSandbox
 // labelPodUID is the label by which kubelets find the sandboxes and containers of a pod.
 const labelPodUID = "io.kubernetes.pod.uid"
 
+// matches reports whether labels have all values of a selector; an empty one fits everything.
 func matches(labels, selector map[string]string) bool {
 	for key, want := range selector {
 		if got, ok := labels[key]; !ok || got != want {

@@ -33,6 +33,7 @@ type Behaviour struct {
 // Suite returns all behaviours. Each makes and removes its own sandboxes, so that they may share a host.
 func Suite() []Behaviour {
 	var out []Behaviour
+	// Each behaviour has its own time limit and names.
 	add := func(name string, run func(*check)) {
 		out = append(out, Behaviour{name, func(t *testing.T, h Host) {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -73,6 +74,7 @@ type check struct {
 	images  cri.ImageServiceClient
 }
 
+// must ends the test at an error of what is only preparation.
 func (c *check) must(err error) {
 	c.t.Helper()
 	if err != nil {
@@ -147,6 +149,7 @@ func (c *check) creation(id string, cfg *cri.PodSandboxConfig, args ...string) *
 		Linux:   &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{}}}}
 }
 
+// create, start, stop and status make one call each, which must succeed.
 func (c *check) create(r *cri.CreateContainerRequest) string {
 	c.t.Helper()
 	made, err := c.runtime.CreateContainer(c.ctx, r)

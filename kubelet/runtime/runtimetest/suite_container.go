@@ -10,6 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// needsImage checks that a refused creation frees the container's name.
 func needsImage(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg, "sleep")
@@ -65,6 +66,7 @@ func startsOnce(c *check) {
 	c.refused(err, codes.OK, "container is in CONTAINER_EXITED state")
 }
 
+// startError checks what is kept of a container whose program does not exist.
 func startError(c *check) {
 	cfg := c.box("a")
 	r := c.creation(c.sandbox(cfg), cfg)

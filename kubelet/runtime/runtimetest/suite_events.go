@@ -86,6 +86,7 @@ func events(c *check) {
 	h, _ := c.listen(cfg.Metadata.Uid)
 	box := c.sandbox(cfg)
 	h.names[box] = "sandbox"
+	// The event of a sandbox has the sandbox's status and no containers.
 	if e := h.expect("CREATED sandbox", "STARTED sandbox"); e.PodSandboxStatus.GetMetadata().GetUid() != h.uid ||
 		len(e.ContainersStatuses) != 0 {
 		c.t.Errorf("the sandbox's event: %+v", e)
@@ -110,6 +111,7 @@ func events(c *check) {
 		c.t.Errorf("the event of a removal: %+v", e)
 	}
 
+	// The sandbox ends with an event of its own, though its containers are gone.
 	_, err = c.runtime.StopPodSandbox(c.ctx, &cri.StopPodSandboxRequest{PodSandboxId: box})
 	c.must(err)
 	if e := h.expect("STOPPED sandbox"); e.PodSandboxStatus.GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {

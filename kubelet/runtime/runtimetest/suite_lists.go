@@ -34,6 +34,7 @@ func lists(c *check) {
 		}
 	}
 
+	// Sandboxes are found by state and label together.
 	_, err := c.runtime.StopPodSandbox(c.ctx, &cri.StopPodSandboxRequest{PodSandboxId: second})
 	c.must(err)
 	r, err := c.runtime.ListPodSandbox(c.ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{

@@ -5,6 +5,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// sandboxNames checks that a name is free again after another attempt's number or a removal.
 func sandboxNames(c *check) {
 	cfg := c.box("a")
 	id := c.sandbox(cfg)
@@ -20,6 +21,7 @@ func sandboxNames(c *check) {
 	c.sandbox(cfg)
 }
 
+// failedSandbox checks that a sandbox that cannot be run leaves nothing behind.
 func failedSandbox(c *check) {
 	cfg := c.box("a")
 	_, err := c.runtime.RunPodSandbox(c.ctx, &cri.RunPodSandboxRequest{Config: cfg, RuntimeHandler: "absent"})
@@ -59,6 +61,7 @@ func sandboxEnds(c *check) {
 		c.t.Errorf("a ready sandbox: %+v", s)
 	}
 
+	// A stopped sandbox is still known, without an address.
 	stop := &cri.StopPodSandboxRequest{PodSandboxId: box}
 	_, err = c.runtime.StopPodSandbox(c.ctx, stop)
 	c.must(err)

@@ -201,6 +201,7 @@ func finishLinks(root *os.Root, want Content) error {
 		tops[top] = true
 	}
 
+	// A link that leads to the right place stays, so that whoever has the file open sees no change.
 	for top := range tops {
 		target := filepath.Join(dataLink, top)
 		have, err := root.Readlink(top)

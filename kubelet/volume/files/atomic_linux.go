@@ -22,6 +22,7 @@ func swapLink(root *os.Root, target string) error {
 func setAccess(root *os.Root, want Content, acc Access) error {
 	for p, f := range want {
 		mode := os.FileMode(f.Mode & 0o777)
+		// The group must be able to read what it is given.
 		if acc.Group != nil {
 			mode |= 0o440
 		}
@@ -34,6 +35,7 @@ func setAccess(root *os.Root, want Content, acc Access) error {
 			gid = int(*acc.Group)
 		}
 
+		// A change of the owner is asked for only where one is needed.
 		if uid != os.Geteuid() || gid != os.Getegid() {
 			if err := root.Lchown(p, uid, gid); err != nil {
 				return fmt.Errorf("giving volume file its owner: %w", err)
@@ -47,6 +49,7 @@ func setAccess(root *os.Root, want Content, acc Access) error {
 	if acc.Group == nil {
 		return nil
 	}
+	// Folders keep their files in the group: the setgid bit is inherited.
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err

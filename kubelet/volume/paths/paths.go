@@ -227,6 +227,7 @@ func CheckID(id string) error {
 	return nil
 }
 
+// CheckVolumeName refuses names that would lead to another folder.
 func CheckVolumeName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\:*?[\x00") {
 		return fmt.Errorf("%q is not the name of a volume", name)

@@ -115,6 +115,7 @@ func planCertificate(s certState, request *certificatesv1beta1.PodCertificateReq
 	return p
 }
 
+// answerOf returns what the signer has decided; the zero plan if it has not yet.
 func answerOf(r *certificatesv1beta1.PodCertificateRequest) certPlan {
 	for _, c := range r.Status.Conditions {
 		switch c.Type {

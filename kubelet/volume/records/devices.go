@@ -27,6 +27,7 @@ type Device struct {
 	users map[string]bool
 }
 
+// unused reports whether neither a pod nor a staging folder needs the device.
 func (d *Device) unused() bool { return len(d.users) == 0 && len(d.Staged) == 0 }
 
 // Devices are the volumes of drivers that this node has, as the records on its disk say. It is safe for concurrent use.

@@ -40,6 +40,8 @@ func (s certificateSource) Files(ctx context.Context, j Job) (files.Content, err
 	}
 
 	out, p := files.Content{}, s.projection
+	// add adds one of the files that the projection names; an empty path is a file that nobody
+	// wants.
 	add := func(path string, parts ...[]byte) error {
 		if path == "" {
 			return nil

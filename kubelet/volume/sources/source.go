@@ -67,6 +67,7 @@ type selection struct {
 	optional bool
 }
 
+// newSelection has the default mode of ConfigMaps and Secrets unless the volume has one.
 func newSelection(items []v1.KeyToPath, mode *int32, optional *bool) selection {
 	s := selection{items: items, mode: v1.ConfigMapVolumeSourceDefaultMode, optional: optional != nil && *optional}
 	if mode != nil {

@@ -47,6 +47,7 @@ func commonUser(pod *v1.Pod) *int64 {
 	}
 
 	same := true
+	// common follows the containers; once two differ, same stays false.
 	visit := func(sc *v1.SecurityContext) {
 		uid := base
 		if sc != nil && sc.RunAsUser != nil {

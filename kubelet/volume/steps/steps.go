@@ -46,6 +46,7 @@ const (
 	ForgetStage
 )
 
+// stepNames are in the order of the steps' numbers.
 var stepNames = [...]string{"note the use", "wait for the attachment", "note the staging", "stage",
 	"note that it is staged", "note the publishing", "publish",
 	"give it to the group", "note that it is published", "expand", "note the size", "unpublish", "remove the target",
@@ -124,6 +125,7 @@ func ForUse(w Wish, o Observed) (s List) {
 	return append(s, planGrowth(w, o)...)
 }
 
+// planGrowth is empty for a volume that has its size already.
 func planGrowth(w Wish, o Observed) List {
 	if w.Size > 0 && (w.Grow || o.Size > 0 && o.Size < w.Size) {
 		return List{Expand, NoteExpanded}

@@ -93,6 +93,7 @@ func (s *Volumes) resolve(ctx context.Context, p *v1.Pod, v *v1.Volume) (backing
 	if err != nil {
 		return backing{}, fmt.Errorf("reading PersistentVolume %s: %w", claim.Spec.VolumeName, err)
 	}
+	// A PersistentVolume of another claim of the same name must not be used.
 	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 		return backing{}, fmt.Errorf("PersistentVolume %s is not bound to claim %s/%s", pv.Name, claim.Namespace,
 			claim.Name)

@@ -33,6 +33,7 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 		v.Access.Group = strconv.FormatInt(*sc.FSGroup, 10)
 	}
 
+	// The driver gets what the attacher has found out about the volume.
 	if w.Attach && w.attachment == nil {
 		if ok, why, err := w.readAttachment(ctx); err != nil || !ok {
 			return v, fmt.Errorf("volume %s is not attached to the node: %s %w", w.Handle, why, err)
@@ -41,6 +42,7 @@ func (w *work) call(ctx context.Context, ref *v1.SecretReference) (csi.Volume, e
 	if w.attachment != nil {
 		v.PublishContext = w.attachment.Status.AttachmentMetadata
 	}
+	// Without a reference the driver wants no secret.
 	if ref == nil {
 		return v, nil
 	}
@@ -89,6 +91,7 @@ func (w *work) addPod(ctx context.Context, v *csi.Volume) error {
 		return err
 	}
 
+	// Drivers may ask for tokens as secrets instead.
 	const name = "csi.storage.k8s.io/serviceAccount.tokens"
 	if in := w.object.Spec.ServiceAccountTokenInSecrets; in == nil || !*in {
 		v.Context[name] = string(text)
@@ -114,6 +117,7 @@ func (w *work) expandVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The claim says first that the node is at work, as upstream's kubelet has it.
 	if w.Grow {
 		if err := w.claimStatus(ctx, func(s *v1.PersistentVolumeClaimStatus) {
 			s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
@@ -146,6 +150,7 @@ func (w *work) expandVolume(ctx context.Context) error {
 func (w *work) notExpanded(ctx context.Context, cause error) error {
 	w.event(v1.EventTypeWarning, resizeFailed,
 		fmt.Sprintf("MountVolume.NodeExpandVolume failed for volume %q: %v", w.name, cause))
+	// Some causes do not change by repetition; the size that was refused is remembered.
 	give := csi.Infeasible(cause) || csi.InUse(cause)
 	if give {
 		w.known.update(w.pod.UID, w.volume, func(f *found) { f.refused = w.Size })
@@ -226,6 +231,7 @@ func withoutResize(list []v1.PersistentVolumeClaimCondition) []v1.PersistentVolu
 		v1.PersistentVolumeClaimControllerResizeError, v1.PersistentVolumeClaimNodeResizeError)
 }
 
+// event sends an event about the pod, if somebody takes events.
 func (w *work) event(kind, reason, message string) {
 	if w.o.Event != nil {
 		w.o.Event(w.pod, kind, reason, message)

@@ -147,6 +147,7 @@ func (s *Volumes) unstage(ctx context.Context, e ending) error {
 	return nil
 }
 
+// endStep carries out one step of taking a volume away. Each can be repeated.
 func (s *Volumes) endStep(ctx context.Context, e ending, k steps.Kind) error {
 	if s.Failpoint != nil {
 		if err := s.Failpoint(k); err != nil {
@@ -202,6 +203,7 @@ func (s *Volumes) unstageVolume(ctx context.Context, e ending) error {
 	return d.Unstage(ctx, e.Handle, e.Staging)
 }
 
+// registered returns the driver that is registered now, without waiting for one.
 func (s *Volumes) registered(driver string) (*csi.Driver, error) {
 	if s.o.Drivers == nil {
 		return nil, fmt.Errorf("driver name %s %w", driver, csi.ErrNotRegistered)

@@ -48,6 +48,7 @@ func (k *knownVolumes) update(uid types.UID, volume string, change func(*found))
 	}
 }
 
+// remember keeps what a volume is; what was measured of it stays.
 func (k *knownVolumes) remember(uid types.UID, volume string, b backing) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

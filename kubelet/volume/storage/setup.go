@@ -71,6 +71,8 @@ func (w *work) exclusive() bool {
 	return w.pv != nil && len(w.pv.Spec.AccessModes) == 1 && w.pv.Spec.AccessModes[0] == v1.ReadWriteOncePod
 }
 
+// planUse compares what is recorded and mounted with the wish, and begins records that are not
+// there.
 func (s *Volumes) planUse(w *work) (steps.List, error) {
 	o, own, staged, err := s.observe(w.use)
 	if err != nil {
@@ -271,6 +273,7 @@ func (w *work) do(ctx context.Context, plan steps.List) error {
 	return nil
 }
 
+// step carries out one step of making a volume available. Each can be repeated.
 func (w *work) step(ctx context.Context, k steps.Kind) error {
 	switch k {
 	case steps.NoteUse:
@@ -301,6 +304,7 @@ func (w *work) step(ctx context.Context, k steps.Kind) error {
 	return fmt.Errorf("%s is not a step of making a volume available", k)
 }
 
+// noteUse records how far the use is. The node's status is renewed when an attachment is needed.
 func (w *work) noteUse(p steps.Progress) error {
 	w.own.State, w.own.Boot, w.own.Attach = p.String(), w.o.BootID, strconv.FormatBool(w.Attach)
 	if p == steps.Done && w.own.Size == "" && !w.Grow && w.Size > 0 {
@@ -316,6 +320,7 @@ func (w *work) noteUse(p steps.Progress) error {
 	return nil
 }
 
+// noteStage records how far the staging is, and makes its folder at its beginning.
 func (w *work) noteStage(p steps.Progress) error {
 	if p == steps.Begun {
 		if err := os.MkdirAll(w.Staging, 0o750); err != nil {
@@ -339,6 +344,7 @@ func (w *work) awaitAttach(ctx context.Context) error {
 	poll := time.NewTicker(attachPoll)
 	defer poll.Stop()
 
+	// last is why the attachment was not enough when it was looked at last.
 	last, look := "", false
 	for {
 		attached, inUse, changed := w.node.of(name)
@@ -388,6 +394,7 @@ func (w *work) readAttachment(ctx context.Context) (ok bool, why string, err err
 	return true, "", nil
 }
 
+// stageVolume and publishVolume call the driver with the secrets of that call.
 func (w *work) stageVolume(ctx context.Context) error {
 	v, err := w.call(ctx, w.csi().NodeStageSecretRef)
 	if err != nil {
@@ -433,6 +440,7 @@ func (w *work) at() csi.Target {
 	return t
 }
 
+// setOwner gives the volume's files to the pod's group.
 func (w *work) setOwner() error {
 	sc := w.pod.Spec.SecurityContext
 	if err := disk.SetGroup(w.Target, *sc.FSGroup, sc.FSGroupChangePolicy); err != nil {

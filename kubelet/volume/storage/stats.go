@@ -36,6 +36,7 @@ func (s *Volumes) measure(ctx context.Context, u use) error {
 		stats.Condition = nil
 	}
 
+	// An event is sent when the condition becomes abnormal, not at each look.
 	unwell := stats.Condition != nil && stats.Condition.Abnormal
 	tell := false
 	s.known.update(u.pod.UID, u.volume, func(f *found) {
@@ -54,6 +55,7 @@ func (s *Volumes) measure(ctx context.Context, u use) error {
 func (s *Volumes) Usage(p *v1.Pod, volume string) (measure.Usage, bool) {
 	var f found
 	ok, due := false, false
+	// One measurement of a volume is under way at a time.
 	s.known.update(p.UID, volume, func(k *found) {
 		if ok, due = true, !k.asking && s.o.Now().Sub(k.taken) > statsAge; due {
 			k.asking, k.taken = true, s.o.Now()

@@ -101,6 +101,7 @@ type use struct {
 	backing
 }
 
+// useOf has the paths of the use: block devices and file systems have different ones.
 func (s *Volumes) useOf(p *v1.Pod, volume string, b backing) use {
 	key, _ := b.key(p)
 	u := use{DeviceKey: key, pod: p, volume: volume, backing: b}

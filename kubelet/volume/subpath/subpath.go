@@ -40,6 +40,8 @@ func resolveBeneath(volume, sub string) (root, beneath, missing string, err erro
 	}
 
 	parts := strings.Split(sub, "/")
+	// The longest part of the path that exists is resolved; what is missing is made later, without
+	// following links.
 	for n := len(parts); n >= 0; n-- {
 		full := filepath.Join(append([]string{root}, parts[:n]...)...)
 		if _, err := os.Lstat(full); err != nil && n > 0 {

@@ -35,6 +35,7 @@ func Bind(volume, sub, bind string, _ *Holds) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// A bind of before is kept if it is of the same file.
 	if mounted {
 		var have unix.Stat_t
 		if unix.Lstat(bind, &have) == nil && have.Dev == want.Dev && have.Ino == want.Ino {
@@ -48,6 +49,7 @@ func Bind(volume, sub, bind string, _ *Holds) (string, error) {
 	if err := makeTarget(bind, want.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return "", err
 	}
+	// The descriptor, not the path, is mounted: the path may be another file's by now.
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), bind, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return "", fmt.Errorf("binding: %w", err)
 	}

@@ -85,6 +85,8 @@ func (c *Cache) Get(ctx context.Context, from Asker, pod *v1.Pod, s *v1.ServiceA
 	}
 
 	fresh, err := from.Request(ctx, pod, key)
+	// A token that cannot be renewed is used as long as it is valid; the renewal is tried again in
+	// a minute.
 	if err != nil {
 		if !ok || !now.Before(have.Expires) {
 			return "", err
@@ -152,6 +154,7 @@ func (a Asker) Request(ctx context.Context, pod *v1.Pod, key Key) (Token, error)
 
 	now := a.Now()
 	expires := answer.Status.ExpirationTimestamp
+	// Servers that give no time get the one that was asked for.
 	if expires.IsZero() {
 		expires = metav1.NewTime(now.Add(time.Duration(key.seconds) * time.Second))
 	}

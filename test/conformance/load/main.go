@@ -23,6 +23,7 @@ func main() {
 	}
 }
 
+// run does what the program of that name does; names are without .exe.
 func run(name string, args []string) error {
 	switch name {
 	case "consume-cpu":
@@ -54,6 +55,7 @@ func number(args []string, flag string) (int, error) {
 		if text == "" && i+1 < len(args) {
 			text = args[i+1]
 		}
+		// testlimit's sizes may end in Mb, stress' in M.
 		n, err := strconv.Atoi(strings.TrimRight(text, "Mb"))
 		if err != nil || n < 0 {
 			return 0, fmt.Errorf("%s: %q is not a number", flag, text)
@@ -70,10 +72,12 @@ const pause = 10 * time.Millisecond
 func burn(millicores int, limit time.Duration) {
 	began, first := time.Now(), used()
 	for n := uint64(1); time.Since(began) < limit; {
+		// The share is in thousandths: used and passed time are both in nanoseconds.
 		if share := 1000 * float64(used()-first) / float64(time.Since(began)); share >= float64(millicores) {
 			time.Sleep(pause)
 			continue
 		}
+		// The numbers of a linear congruential generator, so that the loop cannot be left out.
 		for range 100_000 {
 			n = n*6364136223846793005 + 1
 		}
@@ -101,6 +105,7 @@ func stress(args []string, size, duration string) error {
 
 // blocks takes block after block, and holds them for ever.
 func blocks(args []string) error {
+	// The size in MiB, the seconds between blocks, and the number of blocks.
 	var given [3]int
 	for i, flag := range []string{"-d", "-e", "-c"} {
 		var err error
@@ -117,6 +122,7 @@ func blocks(args []string) error {
 		fmt.Printf("Leaked %d MB of private memory (%d MB total leaked)\n", mib, mib*len(held))
 		time.Sleep(pause)
 	}
+	// The memory is held until the container is ended.
 	for {
 		time.Sleep(time.Hour)
 		runtime.KeepAlive(held)

@@ -22,6 +22,7 @@ func main() {
 func run() error {
 	socket := flag.String("endpoint", "", "path of the Unix socket")
 	port := flag.String("proxy-endpoint", "", "tcp://:PORT")
+	// The flag exists because the driver has it.
 	flag.Int("v", 0, "without effect")
 	flag.Parse()
 
@@ -39,6 +40,8 @@ func run() error {
 	}
 
 	// The test's connections wait in the queue of the port until somebody wants one.
+	// The connections of the driver and those of the test are paired in the order in which they
+	// come.
 	for {
 		here, err := node.Accept()
 		if err != nil {
@@ -54,6 +57,7 @@ func run() error {
 }
 
 // join copies until from ends, and ends to.
+// Each pair has two of these; the first to end closes its target, which ends the other one.
 func join(from, to net.Conn) {
 	defer to.Close()
 	_, _ = io.Copy(to, from)

@@ -33,6 +33,8 @@ var commands = map[string]func(ctx context.Context, c interp.HandlerContext, arg
 }
 
 // own is the middleware of the interpreter that finds them.
+// A command is taken by its name alone, or as one of \bin, where upstream's image has its programs.
+// Others are looked for by the interpreter.
 func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 	return func(ctx context.Context, args []string) error {
 		name := strings.TrimSuffix(strings.ToLower(filepath.Base(args[0])), ".exe")
@@ -60,8 +62,10 @@ func own(next interp.ExecHandlerFunc) interp.ExecHandlerFunc {
 // errOthers says that these options are those of the core utilities' command.
 var errOthers = errors.New("not a command of ours")
 
+// nothing is a command that succeeds.
 func nothing(context.Context, interp.HandlerContext, []string) error { return nil }
 
+// env prints the variables that programs of the shell get.
 func env(_ context.Context, c interp.HandlerContext, _ []string) error {
 	c.Env.Each(func(name string, v expand.Variable) bool {
 		if v.Exported {
@@ -85,6 +89,7 @@ func sleep(ctx context.Context, _ interp.HandlerContext, args []string) error {
 		}
 		total += d
 	}
+	// 143 is 128 and SIGTERM, as a shell says it of a program that was ended.
 	select {
 	case <-time.After(total):
 	case <-ctx.Done():
@@ -149,6 +154,7 @@ func keepPatterns(script syntax.Node) {
 	})
 }
 
+// hostname, id and uname print one line and have no options here.
 func hostname(_ context.Context, c interp.HandlerContext, _ []string) error {
 	name, err := os.Hostname()
 	fmt.Fprintln(c.Stdout, name)
@@ -160,11 +166,13 @@ func id(_ context.Context, c interp.HandlerContext, _ []string) error {
 	return nil
 }
 
+// The word is that of upstream's busybox for Windows.
 func uname(_ context.Context, c interp.HandlerContext, _ []string) error {
 	fmt.Fprintln(c.Stdout, "Windows_NT")
 	return nil
 }
 
+// date knows the option +%s, seconds since 1970; without it the time is in UTC.
 func date(_ context.Context, c interp.HandlerContext, args []string) error {
 	now := time.Now()
 	switch {
@@ -176,6 +184,7 @@ func date(_ context.Context, c interp.HandlerContext, args []string) error {
 	return nil
 }
 
+// seq counts up from 1 or from its first number.
 func seq(_ context.Context, c interp.HandlerContext, args []string) error {
 	from, to := 1, 0
 	var err error
@@ -235,6 +244,7 @@ func expr(_ context.Context, c interp.HandlerContext, args []string) error {
 }
 
 // inputs are the files that are named, or standard input.
+// done closes them, and must be called when nobody reads any more.
 func inputs(c interp.HandlerContext, names []string) (io.Reader, func(), error) {
 	if len(names) == 0 {
 		return c.Stdin, func() {}, nil
@@ -246,6 +256,7 @@ func inputs(c interp.HandlerContext, names []string) (io.Reader, func(), error) 
 			f.Close()
 		}
 	}
+	// The files are opened before any is read, so that a missing one is an error at once.
 	for _, name := range names {
 		f, err := os.Open(pathOf(c, name))
 		if err != nil {
@@ -268,6 +279,7 @@ func pathOf(c interp.HandlerContext, name string) string {
 	return filepath.Join(c.Dir, name)
 }
 
+// lines reads all lines, without their ends in either form. A line may have 16 MiB.
 func lines(c interp.HandlerContext, names []string) ([]string, error) {
 	r, done, err := inputs(c, names)
 	if err != nil {
@@ -284,6 +296,7 @@ func lines(c interp.HandlerContext, names []string) ([]string, error) {
 }
 
 // split parts options from operands.
+// What follows "--" is no option.
 func split(args []string) (options, operands []string) {
 	for i, a := range args {
 		if a == "--" {
@@ -305,6 +318,7 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 	if len(operands) == 0 {
 		return fmt.Errorf("a pattern is needed")
 	}
+	// Patterns are regular expressions of Go.
 	pattern := operands[0]
 	if strings.Contains(flags, "F") {
 		pattern = regexp.QuoteMeta(pattern)
@@ -324,6 +338,7 @@ func grep(_ context.Context, c interp.HandlerContext, args []string) error {
 
 	count := 0
 	for _, line := range all {
+		// With v the lines count that do not match.
 		if re.MatchString(line) == strings.Contains(flags, "v") {
 			continue
 		}
@@ -372,6 +387,7 @@ func move(_ context.Context, c interp.HandlerContext, args []string) error {
 // machine closes it soon. The programs that upstream's images have for this (busybox-w32, mingw_rename) try again too.
 const renameLimit = 10 * time.Second
 
+// rename replaces the target. Errors other than the file being open elsewhere come back at once.
 func rename(from, to string) error {
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := os.Rename(from, to)
@@ -383,6 +399,7 @@ func rename(from, to string) error {
 
 // number of lines that head and tail are asked for, as -n 3, -n3 or -3.
 func number(args []string) (int, []string) {
+	// Ten lines is the default of both.
 	n, rest := 10, []string(nil)
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -401,6 +418,7 @@ func number(args []string) (int, []string) {
 	return n, rest
 }
 
+// head and tail print what could be read, also when reading ends with an error.
 func head(_ context.Context, c interp.HandlerContext, args []string) error {
 	n, names := number(args)
 	all, err := lines(c, names)
@@ -437,6 +455,7 @@ func follow(ctx context.Context, c interp.HandlerContext, name string, n int) er
 		return err
 	}
 
+	// A file that ends with a line break has no further, empty line.
 	last := strings.SplitAfter(string(have), "\n")
 	if last[len(last)-1] == "" {
 		last = last[:len(last)-1]
@@ -451,12 +470,14 @@ func follow(ctx context.Context, c interp.HandlerContext, name string, n int) er
 			return interp.ExitStatus(143)
 		case <-time.After(followEvery):
 		}
+		// The file is read on from where reading ended.
 		if _, err := io.Copy(c.Stdout, f); err != nil {
 			return err
 		}
 	}
 }
 
+// wc counts lines, whatever its options.
 func wc(_ context.Context, c interp.HandlerContext, args []string) error {
 	_, names := split(args)
 	all, err := lines(c, names)
@@ -464,6 +485,7 @@ func wc(_ context.Context, c interp.HandlerContext, args []string) error {
 	return err
 }
 
+// printField is the one program that awk knows.
 var printField = regexp.MustCompile(`^\s*\{\s*print\s+\$([0-9]+)\s*\}\s*$`)
 
 // awk knows one program: {print $N}, with N a number, which prints that word of each line; word 0 is the line.

@@ -22,6 +22,7 @@ import (
 )
 
 // digAsked is what the arguments of dig say.
+// The zero values of the flags are dig's defaults but for answer.
 type digAsked struct {
 	name   string
 	kind   dnsmessage.Type
@@ -36,6 +37,7 @@ type digAsked struct {
 	tries  int
 }
 
+// Types in lower case are found too.
 var digTypes = map[string]dnsmessage.Type{
 	"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
 	"NS":  dnsmessage.TypeNS,
@@ -58,6 +60,7 @@ func digOptions(args []string) (digAsked, error) {
 			err = o.take(word, args[i])
 		case strings.HasPrefix(word, "-"):
 			err = fmt.Errorf("option %s is not known here", word)
+		// The class IN is the only one.
 		case strings.EqualFold(word, "IN"):
 		case digTypes[strings.ToUpper(word)] != 0:
 			o.kind = digTypes[strings.ToUpper(word)]
@@ -94,6 +97,7 @@ func (o *digAsked) take(option, value string) (err error) {
 // set is an option that begins with +.
 func (o *digAsked) set(option string) error {
 	key, value, _ := strings.Cut(option, "=")
+	// "no" before an option turns it off.
 	key, off := strings.CutPrefix(key, "no")
 	var err error
 	switch key {
@@ -106,6 +110,7 @@ func (o *digAsked) set(option string) error {
 	case "answer":
 		o.answer = !off
 	case "all":
+		// +noall leaves everything out, and +answer after it brings the answers back.
 		o.quiet, o.answer = off, !off
 	case "time":
 		var seconds int
@@ -159,6 +164,7 @@ func (o digAsked) names(suffixes []string) []string {
 
 // dig asks a DNS server, the host's own unless one is named, and prints its answers. It succeeds if a server answered,
 // whatever that was.
+// An answer without records leads to the next name, until the last.
 func dig(ctx context.Context, c interp.HandlerContext, args []string) error {
 	o, err := digOptions(args)
 	if err != nil {
@@ -178,6 +184,7 @@ func dig(ctx context.Context, c interp.HandlerContext, args []string) error {
 		}
 	}
 
+	// The last name's answer is printed, whatever it holds.
 	for i, name := range o.names(suffixes) {
 		got, err := o.ask(ctx, servers, name)
 		if err != nil {
@@ -200,6 +207,7 @@ func (o digAsked) ask(ctx context.Context, servers []string, name string) (*dnsm
 		for _, server := range servers {
 			address := net.JoinHostPort(server, strconv.Itoa(o.port))
 			got, err := o.exchange(ctx, address, name, o.tcp)
+			// An answer that was cut short over UDP is asked for again over TCP.
 			if err == nil && got.Truncated && !o.tcp {
 				got, err = o.exchange(ctx, address, name, true)
 			}
@@ -213,6 +221,7 @@ func (o digAsked) ask(ctx context.Context, servers []string, name string) (*dnsm
 }
 
 // exchange sends one question and waits for its answer.
+// Answers to other questions, of which an earlier try may have some on the way, are passed over.
 func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) (*dnsmessage.Message, error) {
 	asked, err := dnsmessage.NewName(name)
 	if err != nil {
@@ -230,6 +239,7 @@ func (o digAsked) exchange(ctx context.Context, address, name string, tcp bool) 
 	network := "udp"
 	if tcp {
 		network = "tcp"
+		// Over TCP the length comes first.
 		packet = append(binary.BigEndian.AppendUint16(nil, uint16(len(packet))), packet...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
@@ -282,6 +292,7 @@ func readAnswer(conn net.Conn, tcp bool) (*dnsmessage.Message, error) {
 	return &got, nil
 }
 
+// print prints as much of an answer as the options ask for.
 func (o digAsked) print(to io.Writer, got *dnsmessage.Message) {
 	if !o.short && !o.quiet {
 		fmt.Fprintf(to, ";; status: %s\n", strings.TrimPrefix(got.RCode.String(), "RCode"))
@@ -330,6 +341,7 @@ func dataOf(body dnsmessage.ResourceBody) string {
 
 // dnsServers are those of the host's adapters.
 func dnsServers() ([]string, error) {
+	// The size is a guess, which the call corrects in size if it is too small.
 	size := uint32(32 << 10)
 	var buf []byte
 	for {
@@ -344,6 +356,7 @@ func dnsServers() ([]string, error) {
 			return nil, fmt.Errorf("looking for the host's DNS servers: %w", err)
 		}
 	}
+
 	var servers []string
 	for a := (*windows.IpAdapterAddresses)(unsafe.Pointer(&buf[0])); a != nil && size > 0; a = a.Next {
 		for s := a.FirstDnsServerAddress; s != nil; s = s.Next {
@@ -355,6 +368,8 @@ func dnsServers() ([]string, error) {
 	return servers, nil
 }
 
+// tcpipKey holds the settings that ipconfig shows for the host; below Interfaces are those of each
+// adapter.
 const tcpipKey = `System\CurrentControlSet\Services\Tcpip\Parameters`
 
 // dnsSuffixes are those of the host and then those of its adapters.

@@ -6,6 +6,7 @@ import (
 )
 
 // machine stands in for what these find on Windows, for tests.
+// The values are fixed, so that scripts print the same in each run.
 var machine = map[string]string{}
 
 func setMachineVariable(name, value string) error {

@@ -17,6 +17,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// main ends with the status of the script, or with 1 if it could not be run.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe")
@@ -34,6 +35,7 @@ func main() {
 }
 
 // run is one program of the set: a shell, or a command as the shell would run it.
+// As busybox, the program takes its name from its first word if it is called by its own.
 func run(ctx context.Context, name string, args []string) error {
 	if name != "sh" && name != "bash" && name != "busybox" {
 		return command(ctx, append([]string{name}, args...))
@@ -47,6 +49,7 @@ func run(ctx context.Context, name string, args []string) error {
 		args = args[1:]
 	}
 
+	// The script is the word after -c, a file, or standard input.
 	var script io.Reader = os.Stdin
 	label := "sh"
 	switch {
@@ -74,6 +77,7 @@ func run(ctx context.Context, name string, args []string) error {
 }
 
 // command runs one command with these arguments as they are.
+// Quotes keep the shell from reading anything into the words.
 func command(ctx context.Context, words []string) error {
 	call := &syntax.CallExpr{}
 	for _, w := range words {
@@ -82,6 +86,7 @@ func command(ctx context.Context, words []string) error {
 	return interpret(ctx, &syntax.File{Stmts: []*syntax.Stmt{{Cmd: call}}}, false, nil)
 }
 
+// interpret runs a script with our commands first, then the core utilities, and then programs.
 func interpret(ctx context.Context, file *syntax.File, exitOnError bool, args []string) error {
 	params := []string{"--"}
 	if exitOnError {

@@ -63,6 +63,7 @@ func ncOptions(args []string) (ncAsked, error) {
 	return o, nil
 }
 
+// t, n and 4 are what this nc does anyway.
 func (o *ncAsked) set(flag rune) error {
 	switch flag {
 	case 'u':
@@ -102,6 +103,7 @@ func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 		return err
 	}
 	defer conn.Close()
+	// The line is that of OpenBSD's nc, on standard error.
 	if o.tell {
 		fmt.Fprintf(c.Stderr, "Connection to %s %s port [%s/*] succeeded!\n", o.operands[0], o.operands[1], network[:3])
 	}
@@ -109,6 +111,7 @@ func nc(ctx context.Context, c interp.HandlerContext, args []string) error {
 	if o.scan {
 		return nil
 	}
+	// The connection is closed when ctx ends, which ends send and receive.
 	context.AfterFunc(ctx, func() { conn.Close() })
 	go send(conn, c.Stdin)
 	return receive(conn, c.Stdout, o.limit)

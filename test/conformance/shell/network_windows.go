@@ -28,6 +28,7 @@ func curl(ctx context.Context, c interp.HandlerContext, args []string) error {
 
 // fetch gets an address. strict makes a status from 400 on an error.
 func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict bool) error {
+	// Options of both programs are in one list; what they take is passed over but for times.
 	takesValue := []string{"-T", "-O", "-o", "--connect-timeout", "--max-time", "-m", "--timeout", "-X", "-w",
 		"--interface", "-t", "--tries"}
 	address := ""
@@ -50,6 +51,7 @@ func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict b
 		}
 	}
 
+	// wget takes an address without a scheme as HTTP.
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
@@ -64,6 +66,7 @@ func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict b
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	client := http.DefaultClient
+	// The certificate is not checked where the test says so.
 	if slices.Contains(args, "-k") || slices.Contains(args, "--insecure") {
 		client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	}
@@ -82,6 +85,7 @@ func fetch(ctx context.Context, c interp.HandlerContext, args []string, strict b
 	return nil
 }
 
+// nslookup asks as any program of the host does.
 func nslookup(ctx context.Context, c interp.HandlerContext, args []string) error {
 	_, operands := split(args)
 	if len(operands) == 0 {

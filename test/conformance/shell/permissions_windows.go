@@ -74,12 +74,14 @@ func ownScript(c interp.HandlerContext, args []string) error {
 	return runScript(string(text), c.Stdout, env)
 }
 
+// The expressions fit the whole command line without the name.
 var (
 	sleeps = regexp.MustCompile(
 		`^(?:-Command |-c )?(?:Write-Host '([^']+)'; ?)?(?:sleep|Start-Sleep)(?: -Seconds)? (\d+)$`)
 	burns = regexp.MustCompile(`^-Command foreach \(\$loopnumber in 1\.\.8\) \{ Start-Job `)
 )
 
+// wait ends early with the context's error.
 func wait(ctx context.Context, long time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -111,6 +113,7 @@ type access struct {
 	allowed      []rule
 }
 
+// rule is one entry of the access list.
 type rule struct {
 	account string
 	rights  windows.ACCESS_MASK
@@ -130,6 +133,7 @@ func (a access) mode() uint32 {
 	var user, group, other uint32
 	for _, r := range a.allowed {
 		var digit uint32
+		// A digit has the bits of chmod; a bit needs all of its rights.
 		for bit, all := range map[uint32]windows.ACCESS_MASK{4: rightsRead, 2: rightsWrite, 1: rightsExecute} {
 			if r.rights&all == all {
 				digit |= bit
@@ -174,6 +178,7 @@ func accessOf(file string) (access, error) {
 		return access{}, err
 	}
 
+	// The SID begins in the last field of the entry and goes on behind it.
 	a := access{owner: names(owner), group: names(group)}
 	for i := range uint32(dacl.AceCount) {
 		var ace *windows.ACCESS_ALLOWED_ACE

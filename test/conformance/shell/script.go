@@ -17,6 +17,8 @@ import (
 
 // script runs the part of PowerShell that upstream's tests of HostProcess containers are written in: blocks, if,
 // throw, exit, variables, comparisons of texts, and a few commands. Anything else is an error.
+// It is a recursive descent over the text: each method reads one thing at the position at, and runs
+// it unless idle.
 type script struct {
 	text   string
 	at     int
@@ -44,6 +46,7 @@ func runScript(text string, out io.Writer, env func(string) string) error {
 	return nil
 }
 
+// unknown is the error about what is at the position, up to the end of its line.
 func (s *script) unknown() error {
 	line, _, _ := strings.Cut(s.text[s.at:], "\n")
 	return fmt.Errorf("not known here: %q", line)
@@ -73,6 +76,7 @@ func (s *script) take(token string) bool {
 		return false
 	}
 	after := rest[len(token):]
+	// A word must end where it is found: "if" does not begin "ifx".
 	if last := token[len(token)-1]; last >= 'a' && last <= 'z' && after != "" &&
 		strings.ContainsAny(after[:1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-.") {
 		return false
@@ -82,6 +86,7 @@ func (s *script) take(token string) bool {
 }
 
 // statements runs statements up to the end of the text or of the block.
+// The sign that ends a block is left for whoever began it.
 func (s *script) statements() error {
 	for {
 		s.skip(true)
@@ -94,6 +99,7 @@ func (s *script) statements() error {
 	}
 }
 
+// statement reads one statement. A throw and an exit end the script with an interp.ExitStatus.
 func (s *script) statement() error {
 	switch {
 	case s.take("&"):
@@ -120,6 +126,7 @@ func (s *script) statement() error {
 		return err
 	}
 
+	// Properties of an object are kept as variables named NAME.PROPERTY.
 	if name, ok := s.assigned(); ok {
 		s.object = nil
 		text, err := s.operand()
@@ -163,6 +170,7 @@ func (s *script) setEnvironment() error {
 }
 
 // assigned passes "$name =".
+// What is not an assignment leaves the position where it was.
 func (s *script) assigned() (name string, ok bool) {
 	begin := s.at
 	if s.take("$") {
@@ -179,11 +187,13 @@ func (s *script) assigned() (name string, ok bool) {
 	return "", false
 }
 
+// isName reports whether a byte can be part of a variable's name.
 func isName(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // block runs { … }, or reads it only.
+// A block within a block that is only read is read only too.
 func (s *script) block(run bool) error {
 	if !s.take("{") {
 		return s.unknown()
@@ -211,6 +221,8 @@ func (s *script) condition() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
+	// A command that answers "True" holds.
 	holds := strings.EqualFold(left, "True")
 	// texts are compared without case
 	for op, equal := range map[string]bool{"-ine": false, "-ne": false, "-ieq": true, "-eq": true} {
@@ -256,6 +268,7 @@ func (s *script) value() (string, error) {
 
 	for s.at < len(s.text) {
 		c := s.text[s.at]
+		// Within quotes only their own kind ends the text.
 		switch {
 		case quote != 0 && c == quote:
 			s.at++
@@ -289,6 +302,7 @@ func (s *script) replaced() (string, error) {
 		}
 		return text, err
 	}
+	// Variables of the process are spelled as they are; those of the script in any case.
 	rest := s.text[s.at:]
 	ofProcess := len(rest) > 4 && strings.EqualFold(rest[:4], "env:")
 	if ofProcess {
@@ -303,6 +317,7 @@ func (s *script) replaced() (string, error) {
 		return s.env(s.text[begin:s.at]), nil
 	}
 
+	// A property is taken only if there is one of that name; otherwise the point is text.
 	end := s.at + 1
 	for end < len(s.text) && isName(s.text[end]) {
 		end++
@@ -338,6 +353,7 @@ func (s *script) command() (string, error) {
 		return "", nil
 	}
 	name := strings.ToLower(words[0])
+	// Programs are known by their ending; anything else must be a command that is known here.
 	if strings.HasSuffix(name, ".exe") {
 		return s.program(words)
 	}
@@ -357,6 +373,7 @@ func (s *script) command() (string, error) {
 }
 
 // program runs another program. Its exit code becomes the script's if no command follows.
+// A program that cannot be started is told in the output, as PowerShell does.
 func (s *script) program(words []string) (string, error) {
 	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 	s.failed = err != nil
@@ -398,6 +415,8 @@ func arguments(words []string) map[string]string {
 	return found
 }
 
+// runCommand runs a command that is known here, with its arguments by name. A file that is missing
+// is an os.PathError, after which the script goes on.
 func runCommand(name string, a map[string]string) (string, error) {
 	switch name {
 	case "hostname":

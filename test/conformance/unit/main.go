@@ -17,9 +17,11 @@ import (
 	"time"
 )
 
+// folder has a file NAME.service for each service, and NAME.service.pid while it runs.
 const folder = "/run/units"
 
 // service is one that systemd-run made.
+// Log is the file that its output is appended to.
 type service struct {
 	Command []string
 	Log     string
@@ -32,6 +34,7 @@ func main() {
 	}
 }
 
+// The name decides, as all three are links to this program.
 func run(name string, args []string) error {
 	switch name {
 	case "sudo":
@@ -54,6 +57,7 @@ func transient(args []string) error {
 		fmt.Println("systemd 252 (252)") // from 240 on the suite asks for a log that is appended to
 		return nil
 	}
+	// Options that a service of ours has no use for are passed over.
 	s, name := service{Log: os.DevNull}, ""
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		flag := args[0]
@@ -64,6 +68,7 @@ func transient(args []string) error {
 			}
 			args = args[1:]
 		}
+		// Other options have their value in the same word.
 		if unit, is := strings.CutPrefix(flag, "--unit="); is {
 			name = full(unit)
 		}
@@ -84,6 +89,7 @@ func transient(args []string) error {
 }
 
 // control is systemctl.
+// Verbs that the suite does not use are errors.
 func control(args []string) error {
 	verb, args := args[0], args[1:]
 	switch verb {
@@ -104,6 +110,7 @@ func control(args []string) error {
 	return fmt.Errorf("%s is not known here", verb)
 }
 
+// full adds the ending if it is missing; at is the path of a service's file.
 func full(name string) string { return strings.TrimSuffix(name, ".service") + ".service" }
 
 func at(name string) string { return filepath.Join(folder, name) }
@@ -144,6 +151,8 @@ func pidOf(name string) (int, error) {
 	return pid, nil
 }
 
+// start does nothing if the service runs. The service outlives this program, in a session of its
+// own.
 func start(name string) error {
 	if pid, err := pidOf(name); err != nil || pid != 0 {
 		return err

@@ -14,6 +14,7 @@ func reaper() <-chan os.Signal {
 	return children
 }
 
+// collect takes the end of every child that has ended: several ends may come as one signal.
 func collect() {
 	for {
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {

@@ -6,6 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// cpuTime is the processor time of this process; 0 if it cannot be read. Windows counts in units of
+// 100 ns.
 func cpuTime() time.Duration {
 	var created, exited, kernel, user windows.Filetime
 	if err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user); err != nil {

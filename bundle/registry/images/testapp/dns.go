@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
+// resolve asks the system's own resolver, and prints an address in each line.
 func resolve(args []string) error {
 	if len(args) == 0 {
 		return errors.New("resolve needs a name")
@@ -29,6 +30,7 @@ func resolve(args []string) error {
 	return nil
 }
 
+// addresses prints the addresses of all interfaces of the container.
 func addresses([]string) error {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
@@ -50,6 +52,7 @@ func dnsUDP(args []string) error {
 	if _, _, err := net.SplitHostPort(server); err != nil {
 		server = net.JoinHostPort(server, "53")
 	}
+	// A name with a dot at its end is asked for as it is, without search suffixes.
 	if name[len(name)-1] != '.' {
 		name += "."
 	}
@@ -88,6 +91,7 @@ func askDNS(server string, name dnsmessage.Name) (string, error) {
 	if err := answer.Unpack(raw); err != nil {
 		return "", err
 	}
+	// A UDP packet that comes late may be the answer to an earlier query.
 	if answer.ID != id {
 		return "", fmt.Errorf("%s: answer to another question", name)
 	}

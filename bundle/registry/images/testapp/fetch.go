@@ -85,6 +85,8 @@ func echoOnce(network, addr string, message []byte) (string, error) {
 		return "", err
 	}
 
+	// The message is sent while the answer is read: a long one would fill the buffers of both ends
+	// otherwise.
 	sent := make(chan error, 1)
 	go func() {
 		_, err := conn.Write(message)

@@ -12,6 +12,8 @@ import (
 // hog holds the memory that the program took, so that the garbage collector cannot free it.
 var hogged [][]byte
 
+// hog takes memory MiB by MiB and keeps it until it is told to stop. It prints how far it is, so
+// that a test sees where a limit ended it.
 func hog(args []string) error {
 	if len(args) == 0 {
 		return errors.New("hog needs a number of MiB")
@@ -21,6 +23,7 @@ func hog(args []string) error {
 		return err
 	}
 
+	// Every page is written to, because memory that is only allocated takes no space.
 	const page = 4096
 	for i := range mib {
 		block := make([]byte, 1<<20)
@@ -49,6 +52,7 @@ func burn(args []string) error {
 		threads = n
 	}
 
+	// One thread more than those that compute: it prints.
 	runtime.GOMAXPROCS(threads + 1)
 	var stop atomic.Bool
 	for range threads {
@@ -60,6 +64,7 @@ func burn(args []string) error {
 	}
 	defer stop.Store(true)
 
+	// Without a number of seconds end is nil, and burn goes on until it is told to stop.
 	var end <-chan time.Time
 	if limit := seconds(args, 0, 0); limit > 0 {
 		end = time.After(limit)

@@ -41,6 +41,8 @@ const usage = `testapp COMMAND
   id                        host name, system, architecture, working folder, arguments
 `
 
+// command is one subcommand, with the words that follow its name. An error ends the program with
+// code 1.
 type command func(args []string) error
 
 func commands() map[string]command {
@@ -75,6 +77,7 @@ func main() {
 	}
 }
 
+// identify prints who and where the program is, in lines NAME=VALUE that tests parse.
 func identify(w io.Writer) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -89,6 +92,7 @@ func identify(w io.Writer) error {
 	return err
 }
 
+// get prints what a server answers; a status from 400 on is an error, after the body.
 func get(args []string) error {
 	if len(args) == 0 {
 		return errors.New("get needs a URL")
@@ -149,6 +153,7 @@ func tcpClient(args []string) error {
 	return nil
 }
 
+// sleep ends early only when it has no number of seconds.
 func sleep(args []string) error {
 	if len(args) == 0 {
 		waitForStop()
@@ -158,6 +163,7 @@ func sleep(args []string) error {
 	return nil
 }
 
+// env prints the values alone if names are given. A variable that is not set is an error.
 func env(args []string) error {
 	if len(args) == 0 {
 		all := os.Environ()
@@ -190,6 +196,7 @@ func cat(args []string) error {
 	return nil
 }
 
+// write makes the folders above the file. It ends the text with a line break.
 func write(args []string) error {
 	if len(args) == 0 {
 		return errors.New("write needs a file")
@@ -212,6 +219,7 @@ func ls(args []string) error {
 	return err
 }
 
+// exit ends the program with the code; without one it succeeds.
 func exit(args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -229,6 +237,8 @@ func copyInput([]string) error {
 	return err
 }
 
+// seconds reads the argument at i as seconds, fractions allowed; otherwise is for one that is
+// missing or no number.
 func seconds(args []string, i int, otherwise float64) time.Duration {
 	value := otherwise
 	if len(args) > i {

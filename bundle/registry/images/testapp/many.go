@@ -21,6 +21,7 @@ func many(count string, ask func() (string, error)) error {
 	if err != nil || n < 1 {
 		return fmt.Errorf("%q is no number of questions", count)
 	}
+	// left counts down; a worker that gets a negative number is done.
 	var left atomic.Int64
 	left.Store(int64(n))
 	var mu sync.Mutex
@@ -43,6 +44,7 @@ func many(count string, ask func() (string, error)) error {
 	}
 	workers.Wait()
 
+	// Answers are printed even if some questions failed.
 	for answer, times := range answers {
 		fmt.Println(times, answer)
 	}

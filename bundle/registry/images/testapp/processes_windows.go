@@ -15,6 +15,7 @@ func processNames() (names []string, err error) {
 	}
 	defer windows.CloseHandle(list)
 
+	// The size tells Windows which version of the structure this is.
 	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
 	for err = windows.Process32First(list, &entry); err == nil; err = windows.Process32Next(list, &entry) {
 		names = append(names, windows.UTF16ToString(entry.ExeFile[:]))

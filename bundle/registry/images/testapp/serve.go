@@ -18,12 +18,15 @@ import (
 	"time"
 )
 
+// stopSignal registers for signals when it is first asked for. All callers share one channel, and
+// one signal stops one of them.
 var stopSignal = sync.OnceValue(func() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	return signals
 })
 
+// waitForStop returns when the program is told to stop.
 func waitForStop() { <-stopSignal() }
 
 // serve answers until it is told to stop; then it finishes the requests that are open.
@@ -36,6 +39,7 @@ func serve(args []string) error {
 		return err
 	}
 
+	// There is one slot for each goroutine that may fail, so that none waits.
 	failed := make(chan error, 3)
 	server := &http.Server{Addr: *httpAddr, Handler: routes(), ReadHeaderTimeout: 5 * time.Second}
 	if *httpAddr != "" {
@@ -83,6 +87,8 @@ func serve(args []string) error {
 	return nil
 }
 
+// routes are what tests ask: who answers (/), health, the environment, a file, and connections from
+// here.
 func routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -109,6 +115,7 @@ func routes() http.Handler {
 	return mux
 }
 
+// echoTCP sends back what comes on each connection, until the listener fails.
 func echoTCP(l net.Listener) error {
 	for {
 		c, err := l.Accept()
