@@ -74,18 +74,26 @@ func (d *demand) apply(changed []service.State) (affected []*target) {
 func (d *demand) claim(name string, affected []*target) []*target {
 	wants := d.services[name]
 	d.derive.frontends(&wants.state, func(f *service.Frontend, derived bool) {
+		if old := d.targets.at(f.Key); old != nil && old.f != nil && old.derived && !derived && old.service != name {
+			d.contend(f.Key, old.service) // it gets the frontend back when this service releases it
+		}
 		t := d.targets.claim(f, name, derived, rank(wants.state.Rank))
 		if t == nil {
-			if d.contenders[f.Key] == nil {
-				d.contenders[f.Key] = map[string]bool{}
-			}
-			d.contenders[f.Key][name] = true
+			d.contend(f.Key, name)
 			return
 		}
 		wants.keys = append(wants.keys, f.Key)
 		affected = append(affected, t)
 	})
 	return affected
+}
+
+// contend notes that a service derives a frontend which another one has.
+func (d *demand) contend(key service.Key, name string) {
+	if d.contenders[key] == nil {
+		d.contenders[key] = map[string]bool{}
+	}
+	d.contenders[key][name] = true
 }
 
 // successors returns the services that derive what others have now released.

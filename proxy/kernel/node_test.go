@@ -195,6 +195,36 @@ func withNodeAccess(b *bench) {
 	}
 }
 
+// A service asks for what another one has for programs of the node: it gets it. When it goes, the other one has it back.
+func TestNodeAccessComesBack(t *testing.T) {
+	onNetwork(t, ws2022, net1, withNodeAccess, func(b *bench) {
+		port := nodePort(30080, "10.244.3.5:80")
+		b.want(port)
+		b.soon()
+		const alone = `
+endpoint remote 10.244.3.5 "porthole-remote-10.244.3.5"
+lb 192.0.2.7 30080/tcp->80 10.244.3.5
+lb node 30080/tcp->80 10.244.3.5
+`
+		b.expectHost(alone)
+
+		asked := externalIP("192.0.2.7:30080", "10.244.3.6:80")
+		b.want(port, asked)
+		b.soon()
+		b.expectHost(`
+endpoint remote 10.244.3.5 "porthole-remote-10.244.3.5"
+endpoint remote 10.244.3.6 "porthole-remote-10.244.3.6"
+lb 192.0.2.7 30080/tcp->80 10.244.3.6
+lb node 30080/tcp->80 10.244.3.5
+`)
+
+		b.remove(asked.Service)
+		b.pass(time.Minute) // the endpoint that nothing uses goes later
+		b.expectHost(alone)
+		b.expectState(port.Service, health.Programmed, "")
+	})
+}
+
 // expectProblems checks the reasons of a service's problems.
 func (b *bench) expectProblems(name string, reasons ...string) {
 	b.t.Helper()
