@@ -31,6 +31,8 @@ type speaker interface {
 	State(ctx context.Context) (Speaker, error)
 	// Start starts it, or starts it again without peers and announcements.
 	Start(ctx context.Context, s Session) error
+	// SetPeer adds a peer, or closes its session and adds it as it should be. Given a peer as it has it, it renews the
+	// session, if that is half open.
 	SetPeer(ctx context.Context, p Peer, restarting bool) error
 	DeletePeer(ctx context.Context, addr netip.Addr) error
 	Announce(dst netip.Prefix, nextHop netip.Addr) error

@@ -52,10 +52,12 @@ type Speaker struct {
 type Neighbour struct {
 	Peer
 	Established bool
-	Late        bool      // it has had no session for so long that it is worth a word
-	HalfOpen    bool      // its session has begun, and for too long nothing came of it
-	Why         string    // what ended the session, or why there is none
-	Since       time.Time // the session was established or lost, or the peer was added
+	Late        bool // it has had no session for so long that it is worth a word
+	// HalfOpen is how long its session has been half open; 0: it is not. Renewals are those since it had a session.
+	HalfOpen time.Duration
+	Renewals int
+	Why      string    // what ended the session, or why there is none
+	Since    time.Time // the session was established or lost, or the peer was added
 }
 
 // Path is a route to a destination as one peer announced it.
@@ -379,7 +381,7 @@ func (p *planner) meet() {
 			continue
 		case p.seen.Neighbours[i].Peer != peer:
 			p.do(Change{Verb: SetPeer, Peer: peer, Why: "was " + p.seen.Neighbours[i].Peer.String()})
-		case p.seen.Neighbours[i].HalfOpen:
+		case p.seen.Neighbours[i].HalfOpen >= p.halfOpenFor(p.seen.Neighbours[i]):
 			p.do(Change{Verb: SetPeer, Peer: peer, Why: "its session stays half open"})
 		}
 		if n := p.seen.Neighbours[i]; n.Late {

@@ -19,7 +19,7 @@ import (
 //	-- config --      the configuration
 //	-- nodes --       one node a line: NAME ADDRESS RANGE… [since=SECOND]; the first is this host
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
-//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT", "half-open ADDRESS"
+//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT", "half-open ADDRESS SECONDS RENEWALS"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
 //	-- cordoned --    names of nodes
@@ -152,8 +152,13 @@ func (p *player) speaker(words []string) error {
 			if n := &p.seen.Neighbours[i]; n.Addr == netip.MustParseAddr(words[1]) {
 				n.Established = words[0] == "established"
 				n.Late = words[0] == "late"
-				n.HalfOpen = words[0] == "half-open"
+				n.HalfOpen = 0
 				n.Why = rest
+				if words[0] == "half-open" {
+					seconds, _ := strconv.Atoi(words[2])
+					n.HalfOpen = time.Duration(seconds) * time.Second
+					n.Renewals, _ = strconv.Atoi(words[3])
+				}
 				return nil
 			}
 		}

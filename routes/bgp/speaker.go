@@ -86,7 +86,19 @@ type peerState struct {
 	ended bool // it has marked the end of its routes
 	// halfOpen is since when its session is half open; zero: it is not.
 	halfOpen time.Time
-	why      string
+	// renewals are those since it had a session.
+	renewals int
+	// restarting is that of SetPeer, until there was a session.
+	restarting bool
+	why        string
+}
+
+// halfOpenSince returns how long the session has been half open; 0: it is not.
+func (p *peerState) halfOpenSince() time.Duration {
+	if p.halfOpen.IsZero() {
+		return 0
+	}
+	return time.Since(p.halfOpen)
 }
 
 func newGoBGP() *goBGP { return &goBGP{wake: wakeup.New(), noPassword: passwordsImpossible()} }
@@ -221,7 +233,10 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 			Info("Session changed", "peer", p.Addr, "established", up, "reason", e.Peer.State.DisconnectMessage)
 	}
 	if up {
-		g.heard, p.why = true, ""
+		g.heard = true
+		p.why = ""
+		p.renewals = 0
+		p.restarting = false
 	} else if e.Peer.State.DisconnectMessage != "" {
 		p.why = e.Peer.State.DisconnectMessage
 	}
@@ -249,21 +264,33 @@ func (g *goBGP) ended(peer netip.Addr) {
 	}
 }
 
-// SetPeer adds a peer, or closes its session and adds it anew.
+// SetPeer adds a peer, or closes its session and adds it anew. Of a peer that it has as it should be it renews the
+// session, if that is half open.
 func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
 	if err := g.running(); err != nil {
 		return err
 	}
+	next := &peerState{Peer: p, since: time.Now(), why: "it does not answer", restarting: restarting}
+	if old, has := g.peer(p.Addr); has && old.Peer == p {
+		if open, err := g.isHalfOpen(ctx, p.Addr); err != nil || !open {
+			return err
+		}
+		next.since = old.since
+		next.why = "it opens a session and does not answer"
+		next.restarting = old.restarting
+		next.renewals = old.renewals + 1
+	}
+
 	if err := g.DeletePeer(ctx, p.Addr); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	g.peers[p.Addr] = &peerState{Peer: p, since: time.Now(), why: "it does not answer"}
+	g.peers[p.Addr] = next
 	g.restart = max(g.restart, p.Restart)
 	session := g.session
 	g.mu.Unlock()
 
-	err := g.server.AddPeer(ctx, &api.AddPeerRequest{Peer: toAPI(session, p, restarting)})
+	err := g.server.AddPeer(ctx, &api.AddPeerRequest{Peer: toAPI(session, p, next.restarting)})
 	if err != nil {
 		g.mu.Lock()
 		delete(g.peers, p.Addr)
@@ -273,6 +300,16 @@ func (g *goBGP) SetPeer(ctx context.Context, p Peer, restarting bool) error {
 }
 
 // toAPI translates a peer. Times go in whole seconds, those of BFD in microseconds.
+// peer returns a copy of what is known of a peer.
+func (g *goBGP) peer(addr netip.Addr) (p peerState, has bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.peers[addr]; known != nil {
+		return *known, true
+	}
+	return peerState{}, false
+}
+
 func toAPI(s Session, p Peer, restarting bool) *api.Peer {
 	peer := &api.Peer{
 		Conf: &api.PeerConf{NeighborAddress: p.Addr.String(), PeerAsn: p.AS, AuthPassword: p.Password,
@@ -422,7 +459,7 @@ func (g *goBGP) State(ctx context.Context) (Speaker, error) {
 	for _, p := range g.peers {
 		s.Neighbours = append(s.Neighbours,
 			Neighbour{Peer: p.Peer, Established: p.up, Late: !p.up && time.Since(p.since) > late,
-				HalfOpen: g.isHalfOpen(p), Why: p.why, Since: p.since})
+				HalfOpen: p.halfOpenSince(), Renewals: p.renewals, Why: p.why, Since: p.since})
 	}
 	slices.SortFunc(s.Neighbours, func(a, b Neighbour) int { return a.Addr.Compare(b.Addr) })
 	return s, nil
