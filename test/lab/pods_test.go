@@ -446,9 +446,9 @@ func TestTerminal(t *testing.T) {
 // interrupted is the exit code of testapp's console after an interruption.
 const interrupted = 130
 
-// TestCPULimit has one system after the other burn processor time. No container may use more than a tenth over its
-// limit. It must reach nine tenths of it, or the kernel must have held it back, which it does only at the limit: other
-// tests may have the rest of the machine.
+// TestCPULimit has one system after the other burn processor time. The kernel has the limit as the container's quota,
+// and no container may use more than a tenth over it. It must reach nine tenths of it, or the kernel must have held it
+// back, which it does only at the quota: other tests may have the rest of the machine.
 // Row 1.97.
 func TestCPULimit(t *testing.T) {
 	for _, system := range systems {
@@ -480,6 +480,9 @@ spec:
 					if u.processors > 1.1*limits[i] {
 						t.Fatalf("burners limited to %v CPUs used %+v", limits, used)
 					}
+					if u.quota != limits[i] {
+						t.Fatalf("burners limited to %v CPUs have the quota %+v", limits, used)
+					}
 					if u.processors < 0.9*limits[i] && u.heldBack == 0 {
 						return fmt.Errorf("burners limited to %v CPUs used %+v", limits, used)
 					}
@@ -491,10 +494,11 @@ spec:
 	}
 }
 
-// cpuUse is what a container used: how many processors, and in how many periods the kernel held it back.
+// cpuUse is what a container used: how many processors, and in how many periods the kernel held it back. quota is how
+// many it may use.
 type cpuUse struct {
-	processors float64
-	heldBack   int
+	processors, quota float64
+	heldBack          int
 }
 
 // cpuUsed reads the counters of each of a pod's containers from the kernel twice, and returns what they used between.
@@ -504,11 +508,14 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) (used []cpuUse) {
 		seconds  float64
 		heldBack int
 	}
-	read := func(s v1.ContainerStatus) counters {
-		ns, err := strconv.ParseFloat(strings.TrimSpace(cgroupFile(t, s, "cpuacct", "cpuacct.usage")), 64)
+	number := func(s v1.ContainerStatus, controller, file string) float64 {
+		n, err := strconv.ParseFloat(strings.TrimSpace(cgroupFile(t, s, controller, file)), 64)
 		if err != nil {
 			t.Fatal(err)
 		}
+		return n
+	}
+	read := func(s v1.ContainerStatus) counters {
 		stat := strings.Fields(cgroupFile(t, s, "cpu", "cpu.stat"))
 		i := slices.Index(stat, "nr_throttled")
 		if i < 0 {
@@ -518,7 +525,7 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) (used []cpuUse) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return counters{ns / 1e9, n}
+		return counters{number(s, "cpuacct", "cpuacct.usage") / 1e9, n}
 	}
 
 	var before []counters
@@ -529,8 +536,11 @@ func cpuUsed(t *testing.T, pod *v1.Pod, over time.Duration) (used []cpuUse) {
 	time.Sleep(over) // a measurement needs its time; nothing is waited for
 	for i, s := range pod.Status.ContainerStatuses {
 		now := read(s)
-		used = append(used, cpuUse{(now.seconds - before[i].seconds) / time.Since(started).Seconds(),
-			now.heldBack - before[i].heldBack})
+		used = append(used, cpuUse{
+			processors: (now.seconds - before[i].seconds) / time.Since(started).Seconds(),
+			quota:      number(s, "cpu", "cpu.cfs_quota_us") / number(s, "cpu", "cpu.cfs_period_us"),
+			heldBack:   now.heldBack - before[i].heldBack,
+		})
 	}
 	return used
 }

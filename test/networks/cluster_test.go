@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"porthole.dev/porthole/emulator/hnsd/serve"
 	"porthole.dev/porthole/internal/platform"
 	"porthole.dev/porthole/internal/testkit/statefolder"
 	"porthole.dev/porthole/internal/testkit/wait"
@@ -95,8 +96,14 @@ func up(t *testing.T, mode string, flags ...string) *lab {
 			t.Logf("the cluster stays: porthole down --purge --dir %s", dir)
 			return
 		}
+		made := namespaces()
 		if _, err := command(2*time.Minute, porthole, "down", "--dir", dir); err != nil {
 			t.Error(err)
+		}
+		for _, name := range made {
+			if platform.NetnsExists(name) {
+				t.Errorf("`porthole down` left the network namespace %s", name)
+			}
 		}
 	})
 
@@ -107,6 +114,17 @@ func up(t *testing.T, mode string, flags ...string) *lab {
 	}
 	t.Logf("porthole up --network %s %s took %.1f s", mode, strings.Join(flags, " "), time.Since(started).Seconds())
 	return l
+}
+
+// namespaces returns the names of the cluster's network namespaces: those of nodes, and those that the HNS of Windows
+// nodes made for pods.
+func namespaces() (names []string) {
+	for _, node := range nodeNames {
+		names = append(names, "porthole-"+node)
+		own, _ := serve.OwnNetns(filepath.Join(dir, "hosts", node)) // a node that was not made has none
+		names = append(names, own...)
+	}
+	return names
 }
 
 // logs prints the end of every log of the cluster, since they go with it.
