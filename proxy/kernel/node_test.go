@@ -195,7 +195,8 @@ func withNodeAccess(b *bench) {
 	}
 }
 
-// A service asks for what another one has for programs of the node: it gets it. When it goes, the other one has it back.
+// A service asks for what another one has for programs of the node, and gets it. When it goes, the other one has it
+// back.
 func TestNodeAccessComesBack(t *testing.T) {
 	onNetwork(t, ws2022, net1, withNodeAccess, func(b *bench) {
 		port := nodePort(30080, "10.244.3.5:80")

@@ -223,6 +223,7 @@ func (g *goBGP) peerChanged(e *apiutil.WatchEventMessage_PeerEvent) {
 	if p == nil {
 		return
 	}
+
 	g.noteHalfOpen(p, e.Peer.State.SessionState)
 	up := e.Peer.State.SessionState == bgp.BGP_FSM_ESTABLISHED
 	if up != p.up {
