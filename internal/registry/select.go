@@ -43,7 +43,7 @@ func (s *Selection) Bytes() (sum int64) {
 	return sum
 }
 
-// Layers returns the number of layers.
+// Layers returns how many layers the variants have; one that several share counts once.
 func (s *Selection) Layers() int { return len(s.layers) }
 
 // Select chooses the variants of the image that the hosts run with an isolation: for each host the one that containerd

@@ -96,7 +96,7 @@ func (r *round) conditions() map[v1.NodeConditionType]bool {
 	return out
 }
 
-// waiting reports whether a pod that was evicted is still there and may be for a while.
+// waiting keeps the evicted pods that are still there in mind, and reports whether one of them may be for a while.
 func (r *round) waiting() (waits bool) {
 	for uid, at := range r.before.ending {
 		if slices.ContainsFunc(r.o.Pods, func(p Pod) bool { return p.UID == uid }) {

@@ -178,7 +178,7 @@ func (s *Streams) Close() {
 	s.ours = [3]*os.File{}
 }
 
-// get returns our end of a stream.
+// get returns our end of stream 0, 1 or 2, which stays ours. One that was not asked for or is closed is no handle.
 func (s *Streams) get(i int) (*os.File, error) {
 	if s == nil {
 		return nil, hcsd.ErrInvalidHandle
