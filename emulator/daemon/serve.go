@@ -29,7 +29,8 @@ func Serve(ctx context.Context, listener net.Listener, serve func(context.Contex
 // kernel.
 func ServeAtMost(ctx context.Context, listener net.Listener, limit int, serve func(context.Context, net.Conn)) error {
 	own, end := context.WithCancel(context.WithoutCancel(ctx))
-	finish := func() { listener.Close(); end() }
+	// Whoever comes second waits until the address is closed: a second Close of a listener returns at once.
+	finish := sync.OnceFunc(func() { listener.Close(); end() })
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer finish() // stop may come before what it stops has begun
