@@ -18,34 +18,47 @@ import (
 // TestTests: the page of tests has each test of the whole, with what its comment says that it shows.
 // Rows 1.04.
 func TestTests(t *testing.T) {
-	entries, err := os.ReadDir(filepath.Join(repository, "test"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b strings.Builder
 	b.WriteString("# What the tests show\n\n" + written("the comments of the tests") +
 		"The tests of the whole: a cluster, a node, a service proxy, asked from outside. Each line is what the test asserts, in the words of its\n" +
 		"comment. `make test` runs them, but for those that `test/README.md` names as longer; tests of single packages lie beside their code and\n" +
 		"are not listed. Nothing of this ran on real Windows: [Shown, and not shown](../use/shown.md).\n")
 
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == "reference" {
-			continue
-		}
-		folder := filepath.Join(repository, "test", e.Name())
+	for _, name := range testFolders(t) {
+		folder := filepath.Join(repository, name)
 		list := testsOf(t, folder)
-		if len(list) == 0 {
+		if len(list) == 0 || name == "test/reference" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## test/%s\n\n%s\n\n| test | what it shows |\n|---|---|\n", e.Name(), packageSays(t, folder))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| test | what it shows |\n|---|---|\n", name, packageSays(t, name))
 		for _, c := range list {
 			if c.comment == "" {
-				t.Errorf("test/%s %s has no comment that says what it shows", e.Name(), c.value)
+				t.Errorf("%s %s has no comment that says what it shows", name, c.value)
 			}
 			fmt.Fprintf(&b, "| %s | %s |\n", c.value, cell(c.comment))
 		}
 	}
 	page(t, "evidence/tests.md", b.String())
+}
+
+// testFolders returns the folders of test and those below them, from the top of the repository, in order.
+func testFolders(t *testing.T) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(repository, "test"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if d.Name() == "testdata" {
+			return filepath.SkipDir
+		}
+		name, err := filepath.Rel(repository, path)
+		names = append(names, filepath.ToSlash(name))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // testName matches the functions that go test runs.
@@ -105,15 +118,15 @@ func rowWords(t *testing.T) map[string]string {
 }
 
 // packageSays returns what a package's comment says of it.
-func packageSays(t *testing.T, folder string) string {
+func packageSays(t *testing.T, name string) string {
 	t.Helper()
-	for _, s := range sources(t, "test/"+filepath.Base(folder)) {
-		if s.file.Doc == nil || filepath.Dir(s.name) != "test/"+filepath.Base(folder) {
+	for _, s := range sources(t, name) {
+		if s.file.Doc == nil || filepath.Dir(s.name) != name {
 			continue
 		}
 		text := synopsis(s.file.Doc.Text())
 		for _, before := range []string{"Package ", "Command "} {
-			text = strings.TrimPrefix(text, before+filepath.Base(folder)+" ")
+			text = strings.TrimPrefix(text, before+filepath.Base(name)+" ")
 		}
 		return sentence(text)
 	}

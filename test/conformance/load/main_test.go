@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// TestNumber: the amount of memory is read from the flags of upstream's tests, in whatever unit they give; other texts
+// are errors.
 func TestNumber(t *testing.T) {
 	for line, want := range map[string]int{
 		"-accepteula -d 300Mb -e 1 20000s -c 12": 300, // test/e2e/windows/eviction.go

@@ -72,6 +72,7 @@ func TestDigNames(t *testing.T) {
 	}
 }
 
+// TestReverseName: an address of either family is the name under which DNS has its reverse.
 func TestReverseName(t *testing.T) {
 	for address, want := range map[string]string{
 		"10.96.0.10":  "10.0.96.10.in-addr.arpa.",
