@@ -161,8 +161,7 @@ func strict(doc string, into any) error {
 	problem := "there is no field " + name
 	switch {
 	case errors.As(err, &wrong):
-		problem = fmt.Sprintf("%s cannot be a %s", wrong.Field,
-			wrong.Value)
+		problem = fmt.Sprintf("%s cannot be a %s", wrong.Field, wrong.Value)
 		name = wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
 	case !unknown:
 		return err

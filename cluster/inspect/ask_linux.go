@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,23 +57,14 @@ func (c *Cluster) Ask(ctx context.Context, node string, port int, path string) (
 	}
 	c.mu.Unlock()
 
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
+	got, err := get(ctx, client, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), 16<<20)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking port %d of %s: %w", port, node, err)
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
+	if got.code != http.StatusOK {
+		return nil, fmt.Errorf("port %d of %s answered %s", port, node, got.status)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return nil, fmt.Errorf("reading the answer of port %d of %s: %w", port, node, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("port %d of %s answered %s", port, node, resp.Status)
-	}
-	return body, nil
+	return got.body, nil
 }
 
 // ClientIn makes requests in the network namespace at a path. A request takes 8 s at most.
@@ -89,35 +81,43 @@ func ClientIn(netns string) *http.Client {
 
 // Get returns nil if the address answers 200. The error of another answer includes its body, up to 4 KiB.
 func Get(ctx context.Context, client *http.Client, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
+	got, err := get(ctx, client, address, 4096)
+	if err == nil && got.code != http.StatusOK {
+		err = fmt.Errorf("%s: %s", got.status, got.body)
 	}
 	return err
 }
 
 // Document reads a JSON document of at most a megabyte.
 func Document(ctx context.Context, client *http.Client, url string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	got, err := get(ctx, client, url, 1<<20)
 	if err != nil {
 		return err
+	}
+	if got.code != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, got.status)
+	}
+	return json.NewDecoder(bytes.NewReader(got.body)).Decode(v)
+}
+
+// answer is what a server answered. status is the code with its words.
+type answer struct {
+	code   int
+	status string
+	body   []byte
+}
+
+// get asks for an address, and reads at most that many bytes of the answer.
+func get(ctx context.Context, client *http.Client, url string, most int64) (a answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return a, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return a, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(v)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	return answer{resp.StatusCode, resp.Status, body}, err
 }

@@ -52,8 +52,8 @@ func Program(from, to string) error {
 	return os.Rename(to+".new", to)
 }
 
-// Link makes to a hard link to from, in place of an earlier file. If to has the size and the time of from, it is that
-// link already, also where an overlay shows the two as different files.
+// Link makes the path to a hard link to the file from, in place of a file that is there. A file with the size and time
+// of from counts as that link: below an overlay mount the two have different inode numbers.
 func Link(from, to string) error {
 	if p, name, ok := wine.InPrefix(to); ok {
 		_, old, _ := wine.InPrefix(from)

@@ -20,8 +20,7 @@ var tor = Mode{Settle: feedRouter}
 // the first error. Routes that the router has besides stay.
 func feedRouter(ctx context.Context, l layout.Layout, c config.Cluster, _ *kube.Cluster) error {
 	var complaint bytes.Buffer
-	print := exec.CommandContext(ctx, l.Porthole(), "routes", "--print-router", "ip", "--kubeconfig",
-		l.Kubeconfig())
+	print := exec.CommandContext(ctx, l.Porthole(), "routes", "--print-router", "ip", "--kubeconfig", l.Kubeconfig())
 	print.Stderr = &complaint
 	lines, err := print.Output()
 	if err != nil {

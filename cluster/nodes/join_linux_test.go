@@ -15,7 +15,9 @@ func TestJoinNetwork(t *testing.T) {
 		"tor":          "",
 		"vxlan":        "",
 		"bgp":          ` --bgp-config=C:\porthole\bgp.yaml`,
-		"ovn":          " --routes-extra-args=--ovn-remote=tcp:10.99.0.11:6642 --routes-extra-args=--ovn-encap-ip=10.98.0.21 --routes-extra-args=--ovn-datapath=netdev --routes-extra-args=--ovn-db=tcp:127.0.0.1:6640",
+		"ovn": " --routes-extra-args=--ovn-remote=tcp:10.99.0.11:6642 " +
+			"--routes-extra-args=--ovn-encap-ip=10.98.0.21 --routes-extra-args=--ovn-datapath=netdev " +
+			"--routes-extra-args=--ovn-db=tcp:127.0.0.1:6640",
 	} {
 		c := config.Default()
 		c.Supervisor, c.Network = config.SuperviseServices, network

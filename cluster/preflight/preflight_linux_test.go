@@ -13,8 +13,8 @@ import (
 	"porthole.dev/porthole/internal/testkit"
 )
 
-// TestPreflightNamesThingAndCure: where nothing is built or installed, each message names what is missing and how to
-// get it.
+// TestPreflightNamesThingAndCure: on a machine where nothing is built or installed, each message of porthole up names
+// the missing program or package, and the command that brings it.
 func TestPreflightNamesThingAndCure(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run as root: the check for root comes first")

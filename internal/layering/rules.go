@@ -41,33 +41,14 @@ var impure = slices.Concat(effects,
 	[]string{"os", "io/ioutil", "net", "log/...", "k8s.io/klog/...", "math/rand/...", "crypto/rand"})
 
 func rules() []rule {
-	list := []rule{
+	return slices.Concat(folderRules(), libraryRules(), programRules(), clusterRules(), productRules())
+}
+
+// folderRules say which folders of ours may import which.
+func folderRules() []rule {
+	return []rule{
 		{from: pure, to: impure, throughOurs: true,
 			reason: "this folder is pure: its world comes in as arguments, so that it runs and is tested everywhere"},
-		{from: []string{"..."}, except: []string{"internal/kube/...", "internal/apiconn", "internal/networkapi",
-			"internal/testkit/...", "test/..."}, to: []string{"k8s.io/client-go/..."},
-			reason: "client-go is used by internal/kube only, and by internal/networkapi for programs that stay small: one client and one set of informers per node, behind narrow interfaces (API types are free)"},
-		{from: []string{"..."}, except: []string{"hns/hcn/...", "test/..."},
-			to:     []string{"github.com/Microsoft/hcsshim/..."},
-			reason: "hcsshim is used by hns/hcn only: everybody else speaks our vocabulary of Windows networking"},
-		{from: []string{"..."}, except: []string{"routes/bgp/..."}, to: []string{"github.com/osrg/gobgp/..."},
-			reason: "GoBGP is used by routes/bgp only"},
-		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "check/probe",
-			"internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
-			reason: "CRI is spoken by kubelet/runtime and kubelet/image only, and asked by check/probe"},
-		{from: []string{"..."}, except: []string{"kubelet/csi", "internal/testkit/...", "test/..."},
-			to:     []string{"github.com/container-storage-interface/..."},
-			reason: "the Container Storage Interface is spoken by kubelet/csi only: kubelet/volume decides what is called when"},
-		{from: []string{"..."}, except: []string{"internal/registry", "emulator/host/...", "cli/images",
-			"internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
-			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
-		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...",
-			"emulator/hnsd/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...",
-			"test/..."},
-			to:     []string{"github.com/vishvananda/netlink/...", "github.com/google/nftables/..."},
-			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
-		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,
-			reason: "the route plan must not reach netlink, not even through others"},
 		{from: []string{"emulator/..."}, to: []string{"hns/..."}, throughOthers: true,
 			reason: "the emulator is an independent oracle: it decodes HNS documents itself and shares nothing with our client code"},
 		{from: []string{"emulator/hcsd/..."}, except: []string{"emulator/hcsd/serve"},
@@ -101,6 +82,50 @@ func rules() []rule {
 		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "cluster/...", "node/...", "test/..."},
 			to:     []string{"node/..."},
 			reason: "arrows point down: the wiring of a node's programs (node) is used by cli and cluster only"},
+		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "emulator/...", "test/...", "cluster/..."},
+			to:     []string{"emulator/..."},
+			reason: "no product knows the emulator: it must work the same on real Windows (cluster, the local cluster, is made of emulated hosts)"},
+		{from: []string{"kubelet/...", "proxy/...", "routes/...", "join/..."}, to: []string{"hns/hcn/..."},
+			throughOthers: true,
+			reason:        "products talk to Windows networking through interfaces that node or cli connects to hns/hcn"},
+		{from: []string{"..."}, except: []string{"cli/...", "web/...", "test/..."}, to: []string{"web/..."},
+			reason: "the page shows the others; nobody but the command line depends on it"},
+	}
+}
+
+// libraryRules name those who alone use a library of others.
+func libraryRules() []rule {
+	return []rule{
+		{from: []string{"..."}, except: []string{"internal/kube/...", "internal/apiconn", "internal/networkapi",
+			"internal/testkit/...", "test/..."}, to: []string{"k8s.io/client-go/..."},
+			reason: "client-go is used by internal/kube only, and by internal/networkapi for programs that stay small: one client and one set of informers per node, behind narrow interfaces (API types are free)"},
+		{from: []string{"..."}, except: []string{"hns/hcn/...", "test/..."},
+			to:     []string{"github.com/Microsoft/hcsshim/..."},
+			reason: "hcsshim is used by hns/hcn only: everybody else speaks our vocabulary of Windows networking"},
+		{from: []string{"..."}, except: []string{"routes/bgp/..."}, to: []string{"github.com/osrg/gobgp/..."},
+			reason: "GoBGP is used by routes/bgp only"},
+		{from: []string{"..."}, except: []string{"kubelet/runtime/...", "kubelet/image/...", "check/probe",
+			"internal/testkit/...", "test/..."}, to: []string{"k8s.io/cri-api/..."},
+			reason: "CRI is spoken by kubelet/runtime and kubelet/image only, and asked by check/probe"},
+		{from: []string{"..."}, except: []string{"kubelet/csi", "internal/testkit/...", "test/..."},
+			to:     []string{"github.com/container-storage-interface/..."},
+			reason: "the Container Storage Interface is spoken by kubelet/csi only: kubelet/volume decides what is called when"},
+		{from: []string{"..."}, except: []string{"internal/registry", "emulator/host/...", "cli/images",
+			"internal/testkit/...", "test/..."}, to: []string{"github.com/containerd/containerd/v2/..."},
+			reason: "containerd's client is used by the emulated host, and by internal/registry to read registries; a node's programs reach containerd by CRI"},
+		{from: []string{"..."}, except: []string{"emulator/dataplane/...", "emulator/lab/...", "emulator/host/...",
+			"emulator/hnsd/...", "emulator/openvswitch", "routes/...", "internal/platform/...", "internal/testkit/...",
+			"test/..."},
+			to:     []string{"github.com/vishvananda/netlink/...", "github.com/google/nftables/..."},
+			reason: "kernel networking is touched by the emulator, routes and internal/platform only"},
+		{from: []string{"routes/table/..."}, to: []string{"github.com/vishvananda/..."}, throughOthers: true,
+			reason: "the route plan must not reach netlink, not even through others"},
+	}
+}
+
+// programRules keep programs small.
+func programRules() []rule {
+	return []rule{
 		{from: []string{"cmd/..."},
 			except: []string{"cmd/porthole", "cmd/kube-proxy", "cmd/porthole-routes", "cmd/porthole-host",
 				"cmd/porthole-web"}, to: []string{"cli/...", "node/..."},
@@ -123,17 +148,7 @@ func rules() []rule {
 			to: []string{"k8s.io/client-go/...", "github.com/containerd/...", "google.golang.org/grpc/...",
 				"kubelet/...", "cluster/...", "node/..."}, throughOthers: true,
 			reason: "the daemons of an emulated host stay small: a machine has them for each host (ADR 2)"},
-		{from: []string{"..."}, except: []string{"cmd/...", "cli/...", "emulator/...", "test/...", "cluster/..."},
-			to:     []string{"emulator/..."},
-			reason: "no product knows the emulator: it must work the same on real Windows (cluster, the local cluster, is made of emulated hosts)"},
-		{from: []string{"kubelet/...", "proxy/...", "routes/...", "join/..."}, to: []string{"hns/hcn/..."},
-			throughOthers: true,
-			reason:        "products talk to Windows networking through interfaces that node or cli connects to hns/hcn"},
-		{from: []string{"..."}, except: []string{"cli/...", "web/...", "test/..."}, to: []string{"web/..."},
-			reason: "the page shows the others; nobody but the command line depends on it"},
 	}
-
-	return slices.Concat(list, clusterRules(), productRules())
 }
 
 // clusterRows are the folders of cluster, the lowest first, as cluster/README.md draws them.

@@ -83,8 +83,7 @@ func readVersion(h *Host) {
 	const key = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	major := number(key, "CurrentMajorVersionNumber")
 	minor := number(key, "CurrentMinorVersionNumber")
-	ubr := number(key,
-		"UBR")
+	ubr := number(key, "UBR")
 	build := text(key, "CurrentBuildNumber")
 	h.WindowsRelease = fmt.Sprintf("%d.%d.%s", major, minor, build)
 	h.KernelVersion = fmt.Sprintf("%s.%d", h.WindowsRelease, ubr)

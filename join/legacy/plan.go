@@ -74,7 +74,8 @@ func (f *field) plugin(pools []*Pool) {
 		why = "routes between nodes, as kubenet had them from Azure's route table"
 	case "flannel":
 		f.What = Used
-		f.Text = "network.mode is left out: join takes the one that the new cluster declares; flannel's backend host-gw is host-gateway, its vxlan is vxlan"
+		f.Text = "network.mode is left out: join takes the one that the new cluster declares; " +
+			"flannel's backend host-gw is host-gateway, its vxlan is vxlan"
 		for _, p := range pools {
 			p.Network.Mode = ""
 		}

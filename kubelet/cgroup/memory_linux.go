@@ -15,8 +15,7 @@ func memoryOf(path string) (uint64, error) {
 	current := "memory.current"
 	inactive := "inactive_file"
 	if !unified() {
-		dir = filepath.Join(mountPoint, "memory",
-			path)
+		dir = filepath.Join(mountPoint, "memory", path)
 		current = "memory.usage_in_bytes"
 		inactive = "total_inactive_file"
 	}

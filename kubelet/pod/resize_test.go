@@ -198,7 +198,9 @@ func TestShownResources(t *testing.T) {
 			observed.Given{Shares: 2, Period: 100000}},
 	} {
 		s := fresh(running("c"))
-		s.pod.Spec.Containers[0].Resources, s.runtime.Containers[0].Given = c.asked, c.given
+		s.pod.Spec.Containers[0].Resources = c.asked
+		s.runtime.Containers[0].Given = c.given
+
 		if got := shownResources(s, &s.pod.Spec.Containers[0],
 			&s.runtime.Containers[0]); !equality.Semantic.DeepEqual(*got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)

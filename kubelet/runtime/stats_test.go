@@ -166,6 +166,7 @@ func TestInterfacesOnce(t *testing.T) {
 	windows := func(name string, n uint64) *cri.WindowsNetworkInterfaceUsage {
 		return &cri.WindowsNetworkInterfaceUsage{Name: name, RxBytes: value(n), TxBytes: value(n)}
 	}
+
 	for name, stats := range map[string]*cri.PodSandboxStats{
 		"Linux, among the others": {
 			Linux: &cri.LinuxPodSandboxStats{Network: &cri.NetworkUsage{DefaultInterface: linux("eth0", 5),

@@ -156,8 +156,8 @@ func describe(user authnv1.UserInfo, verb string, subs []string) string {
 // say nothing, as with upstream.
 func (g *guard) authenticate(r *http.Request) (authnv1.UserInfo, error) {
 	var failed error
-	// A certificate counts only if there is a CA to check it with. If it is not valid, a token may
-	// still be.
+	// Without a CA to check it with, a certificate is not looked at. One that is not valid may come with a token that
+	// is.
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.opts.ClientCAFile != "" {
 		user, err := g.fromCertificate(r.TLS.PeerCertificates)
 		if err == nil {

@@ -256,6 +256,7 @@ func (s *sampler) addMachine(node *statsapi.NodeStats, usage platform.Usage, now
 		node.CPU = &statsapi.CPUStats{Time: at, UsageCoreNanoSeconds: number(usage.CPUNanoseconds),
 			UsageNanoCores: &rate}
 	}
+
 	if usage.MemoryTotal > 0 {
 		// what is left is what eviction goes by; the kernel's own estimate counts more of the page cache as free
 		left := usage.MemoryTotal - min(usage.MemoryTotal, usage.MemoryWorkingSet)

@@ -12,70 +12,72 @@ const tick = 1e9 / 100
 
 // readV1 reads a cgroup of version 1, which has a folder for each controller.
 func (r *Reader) readV1(g *Group) {
-	cpu := r.dir("cpu", g.Path)
-	time := r.dir("cpuacct", g.Path)
-	memory := r.dir("memory", g.Path)
+	readCPUV1(&g.CPU, r.dir("cpu", g.Path), r.dir("cpuacct", g.Path))
+	readMemoryV1(&g.Memory, r.dir("memory", g.Path))
+	pids := r.dir("pids", g.Path)
+	g.Tasks.Threads = number(filepath.Join(pids, "pids.current"))
+	g.Tasks.ThreadsMax = number(filepath.Join(pids, "pids.max"))
+	r.readBlkio(g)
+}
 
-	g.CPU.Total = number(filepath.Join(time, "cpuacct.usage"))
-	table(filepath.Join(time, "cpuacct.stat"), func(name string, n uint64) {
+// readCPUV1 reads the limits and what they held back from the folder of the controller cpu, and times from that of
+// cpuacct.
+func readCPUV1(c *CPU, cpu, cpuacct string) {
+	c.Total = number(filepath.Join(cpuacct, "cpuacct.usage"))
+	table(filepath.Join(cpuacct, "cpuacct.stat"), func(name string, n uint64) {
 		switch name {
 		case "user":
-			g.CPU.User = n * tick
+			c.User = n * tick
 		case "system":
-			g.CPU.System = n * tick
+			c.System = n * tick
 		}
 	})
+
 	table(filepath.Join(cpu, "cpu.stat"), func(name string, n uint64) {
 		switch name {
 		case "nr_periods":
-			g.CPU.Periods = n
+			c.Periods = n
 		case "nr_throttled":
-			g.CPU.Throttled = n
+			c.Throttled = n
 		case "throttled_time":
-			g.CPU.ThrottledTime = n
+			c.ThrottledTime = n
 		case "nr_bursts":
-			g.CPU.Bursts, g.CPU.HasBursts = n, 1
+			c.Bursts, c.HasBursts = n, 1
 		case "burst_time":
-			g.CPU.BurstTime = n
+			c.BurstTime = n
 		}
 	})
-	g.CPU.Shares = number(filepath.Join(cpu, "cpu.shares"))
-	g.CPU.Period = number(filepath.Join(cpu,
-		"cpu.cfs_period_us"))
-	g.CPU.Quota = number(filepath.Join(cpu, "cpu.cfs_quota_us")) // -1, for none, is no number of this kind
+	c.Shares = number(filepath.Join(cpu, "cpu.shares"))
+	c.Period = number(filepath.Join(cpu, "cpu.cfs_period_us"))
+	c.Quota = number(filepath.Join(cpu, "cpu.cfs_quota_us")) // -1, for none, is no number of this kind
+}
 
-	m := &g.Memory
-	m.Usage = number(filepath.Join(memory, "memory.usage_in_bytes"))
-	m.Most, m.HasMost = numberIn(filepath.Join(memory, "memory.max_usage_in_bytes"))
-	m.Failures = number(filepath.Join(memory, "memory.failcnt"))
-	m.Kernel = number(filepath.Join(memory,
-		"memory.kmem.usage_in_bytes"))
-	m.Limit = limit(filepath.Join(memory, "memory.limit_in_bytes"))
+// readMemoryV1 reads the folder of the controller memory.
+func readMemoryV1(m *Memory, dir string) {
+	m.Usage = number(filepath.Join(dir, "memory.usage_in_bytes"))
+	m.Most, m.HasMost = numberIn(filepath.Join(dir, "memory.max_usage_in_bytes"))
+	m.Failures = number(filepath.Join(dir, "memory.failcnt"))
+	m.Kernel = number(filepath.Join(dir, "memory.kmem.usage_in_bytes"))
+	m.Limit = limit(filepath.Join(dir, "memory.limit_in_bytes"))
 	m.HasLimits = true
-	m.SwapLimit = limit(filepath.Join(memory, "memory.memsw.limit_in_bytes"))
-	m.Reserved = limit(filepath.Join(memory,
-		"memory.soft_limit_in_bytes"))
+	m.SwapLimit = limit(filepath.Join(dir, "memory.memsw.limit_in_bytes"))
+	m.Reserved = limit(filepath.Join(dir, "memory.soft_limit_in_bytes"))
 	m.Limited = m.Limit > 0
-	table(filepath.Join(memory, "memory.oom_control"), func(name string, n uint64) {
-		if name == "oom_kill" {
-			m.Kills = n
-		}
-	})
+
 	fields := map[string]*uint64{"total_cache": &m.Cache, "total_rss": &m.RSS, "total_mapped_file": &m.Mapped,
 		"total_swap": &m.Swap, "total_active_file": &m.ActiveFile,
 		"total_inactive_file": &m.InactiveFile, "total_pgfault": &m.Faults, "total_pgmajfault": &m.MajorFaults,
 		"pgfault": &m.OwnFaults, "pgmajfault": &m.OwnMajorFaults}
-	table(filepath.Join(memory, "memory.stat"), func(name string, n uint64) {
+	table(filepath.Join(dir, "memory.stat"), func(name string, n uint64) {
 		if to := fields[name]; to != nil {
 			*to = n
 		}
 	})
-
-	pids := r.dir("pids", g.Path)
-	g.Tasks.Threads = number(filepath.Join(pids, "pids.current"))
-	g.Tasks.ThreadsMax = number(filepath.Join(pids,
-		"pids.max"))
-	r.readBlkio(g)
+	table(filepath.Join(dir, "memory.oom_control"), func(name string, n uint64) {
+		if name == "oom_kill" {
+			m.Kills = n
+		}
+	})
 }
 
 // readBlkio reads what was read from and written to disks. Each line is a device, an operation and a number.

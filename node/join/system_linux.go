@@ -225,6 +225,7 @@ func routesSteps(s *Setup) (list []install.File, err error) {
 	if s.Network != routes.DefaultMode {
 		args = append(args, "--mode="+s.Network)
 	}
+
 	peers, err := s.bgpConfig(routesBGP)
 	if err != nil {
 		return nil, err

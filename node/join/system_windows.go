@@ -104,6 +104,7 @@ func windowsOptions(s *Setup) (steps.Options, error) {
 		return o, fmt.Errorf("--network %s: a Windows node needs porthole-routes, which makes its HNS network: %s",
 			s.Network, strings.Join(routes.Modes(), ", "))
 	}
+
 	if s.Settings != nil {
 		o.KubeletConfig = []byte(s.Settings.Kubelet)
 	}

@@ -1,9 +1,9 @@
 // Package kernel serves the frontends of services with load balancers of the Host Networking Service (HNS).
 // proxy/balance decides what HNS should have; this package runs the loop that makes it so.
 //
-//	services ──Take──▶ demand ─▶ targets, one per frontend ─┐
-//	HNS ─full check─▶ known: index and facts ───────────────┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
-//	node, network ──────────────────────────────────────────┘                                    └─ answers ─▶ known, report
+//	services ─Take─▶ demand ─▶ targets ──────┐
+//	HNS ─full check─▶ known: index and facts ┼─▶ balance.Planner ─▶ operations ─▶ work ─▶ calls ─▶ HNS
+//	node, network ───────────────────────────┘                                     └ answers ─▶ known, report
 //
 // One goroutine, that of Proxy.Run, owns everything. Calls to HNS run beside it and send back what HNS answered, so a
 // call that hangs holds up nothing but its own frontend. The loop is level-triggered: it compares what is wanted with

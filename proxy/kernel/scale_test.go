@@ -171,6 +171,7 @@ func BenchmarkStart(b *testing.B) {
 		f.Backends = append(f.Backends,
 			service.Backend{Addr: netip.AddrFrom4([4]byte{11, 0, byte(i / 256), byte(i)}), Port: 80})
 	}
+
 	for b.Loop() {
 		reporter := &counting{programmed: make(chan struct{}, 1), all: make(chan struct{}, 1)}
 		given := false

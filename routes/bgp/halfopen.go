@@ -62,6 +62,14 @@ func (g *goBGP) noteHalfOpen(p *peerState, state bgp.FSMState) {
 	}
 }
 
+// halfOpenSince returns how long the session has been half open; 0: it is not.
+func (p *peerState) halfOpenSince() time.Duration {
+	if p.halfOpen.IsZero() {
+		return 0
+	}
+	return time.Since(p.halfOpen)
+}
+
 // isHalfOpen asks the speaker itself: what it reports comes later, and a session that is established by now must stay.
 func (g *goBGP) isHalfOpen(ctx context.Context, addr netip.Addr) (open bool, err error) {
 	err = g.server.ListPeer(ctx, &api.ListPeerRequest{Address: addr.String()}, func(p *api.Peer) {

@@ -297,8 +297,8 @@ func (p *planner) announce(nodes []table.Node) netip.Prefix {
 		return netip.Prefix{}
 	case len(p.Peers) == 0:
 		w.State = table.Waiting
-		w.Reason = "there is no peer to announce it to: name one in the configuration or in the annotation " + AnnotationPeers +
-			", or use fullMesh"
+		w.Reason = "there is no peer to announce it to: name one in the configuration or in the annotation " +
+			AnnotationPeers + ", or use fullMesh"
 	case announced && !p.established():
 		w.State, w.Reason = table.Waiting, "no peer has a session"
 	case announced:

@@ -19,7 +19,8 @@ import (
 //	-- config --      the configuration
 //	-- nodes --       one node a line: NAME ADDRESS RANGE… [since=SECOND]; the first is this host
 //	-- annotate --    NODE NAME VALUE: an annotation of porthole.dev/bgp-NAME
-//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT", "established ADDRESS", "late ADDRESS TEXT", "half-open ADDRESS SECONDS RENEWALS"
+//	-- speaker --     "heard", "told", "no-listener TEXT", "no-password TEXT", "no-default TEXT",
+//	                  "established ADDRESS", "late ADDRESS TEXT", "half-open ADDRESS SECONDS RENEWALS"
 //	-- paths --       DESTINATION via NEXTHOP from PEER [origin ID] [aspath LENGTH]
 //	-- routes --      one route of the host a line: "ours" or "foreign", RANGE, "via", ADDRESS or "nothing"
 //	-- cordoned --    names of nodes

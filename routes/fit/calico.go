@@ -96,7 +96,8 @@ func (a *Advice) calico(c Cluster, pods netip.Prefix) netip.Prefix {
 		a.calicoPeers(c)
 	default:
 		a.Mode = topOfRack
-		a.Why = "Calico neither encapsulates nor speaks BGP: routers outside of the cluster have a route to each node's pod range"
+		a.Why = "Calico neither encapsulates nor speaks BGP: routers outside of " +
+			"the cluster have a route to each node's pod range"
 	}
 	a.blocks(pods)
 	return pods

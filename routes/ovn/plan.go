@@ -412,6 +412,7 @@ func tunnels(o Options, nodes []table.Node, seen Seen) []table.Wanted {
 			remotes[i.Chassis] = i.Remote
 		}
 	}
+
 	for i := range wanted {
 		w := &wanted[i]
 		if w.State != table.Missing {

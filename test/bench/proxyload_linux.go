@@ -168,8 +168,7 @@ func (l *load) local(ctx context.Context, t *bench, i int, addr netip.Addr) erro
 
 // essential makes the DNS service, and the API's visible to the hosts, both with pods that answer.
 func (l *load) essential(ctx context.Context) error {
-	dns := lab.Service("kube-dns", lab.Port("dns", "udp", 53, serverPort),
-		lab.Port("dns-tcp", "tcp", 53, serverPort))
+	dns := lab.Service("kube-dns", lab.Port("dns", "udp", 53, serverPort), lab.Port("dns-tcp", "tcp", 53, serverPort))
 	dns.Namespace = "kube-system"
 	dns.Labels = l.labels(-1)
 	dns.Labels["k8s-app"] = "kube-dns"

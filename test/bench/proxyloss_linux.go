@@ -37,71 +37,77 @@ func (b *proxyBench) balancersFloor(s scale) (seconds float64, err error) {
 // change of a service.
 func (b *proxyBench) crash(ctx context.Context) error {
 	s := scale{"ws2022-updated", 20348, crashed - 3}
-	// upstream's program does not bring them back; this is more than one of its periods
-	const patience = 40 * time.Second
-	all := map[string]float64{}
-	dns := map[string]float64{}
-	back := map[string]int{}
-
-	var floor float64
-	// Each program has a host of its own with the same objects, and HNS fails under both in the
-	// same way.
+	// The floor is the latency of the creates that bring the load balancers back.
+	floor, err := b.balancersFloor(s)
+	if err != nil {
+		return err
+	}
+	// Each program has a host of its own with the same objects, and HNS fails under both in the same way.
+	seen := map[string]recovery{}
 	for _, program := range programs {
-		t, err := b.prepared(ctx, "crash", program, s)
-		if err != nil {
-			return err
-		}
-		if floor, err = b.balancersFloor(s); err != nil {
-			return err
-		}
-		if err := errors.Join(t.latency(ctx, s.profile), t.HNS.ResetStats(ctx)); err != nil {
-			return err
-		}
-		began, err := t.crashHNS(ctx)
-		if err != nil {
-			return err
-		}
-
-		// A program that does not come back in time has no value (0), which is a result and no
-		// error.
-		if err := t.answers(ctx, patience); err == nil {
-			dns[program] = round(time.Since(began).Seconds())
-		}
-		// What is left of the same patience is for the other load balancers.
-		if err := t.made(ctx, patience-time.Since(began)); err == nil {
-			all[program] = round(time.Since(began).Seconds())
-		}
-		if back[program], err = t.balancers(ctx); err != nil {
-			return err
-		}
-
-		say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, back[program], dns[program],
-			all[program])
-		t.halt()
-		if err := t.close(); err != nil {
+		if seen[program], err = b.crashUnder(ctx, program, s); err != nil {
 			return err
 		}
 	}
 
-	// The floor is the latency of the creates that bring the load balancers back.
+	ours, upstream := seen["ours"], seen["upstream"]
 	note := fmt.Sprintf(
 		"HNS is gone for 1 s and comes back without its %d load balancers, latency profile %s; after %v upstream's program had made %d again (no value: not in that time)",
-		crashed, s.profile, patience, back["upstream"])
+		crashed, s.profile, crashPatience, upstream.back)
 	floor = round(floor)
-	f := compare(figure{Name: "proxy-crash-all-back", Unit: "s", Target: round(1.1 * floor), Note: note}, all["ours"],
-		all["upstream"], floor)
-	g := compare(figure{Name: "proxy-crash-dns-back", Unit: "s", Target: 1, Note: note}, dns["ours"], dns["upstream"],
-		0)
-	if all["ours"] == 0 {
+	f := compare(figure{Name: "proxy-crash-all-back", Unit: "s", Target: round(1.1 * floor), Note: note}, ours.all,
+		upstream.all, floor)
+	g := compare(figure{Name: "proxy-crash-dns-back", Unit: "s", Target: 1, Note: note}, ours.dns, upstream.dns, 0)
+	if ours.all == 0 {
 		f.Ours, f.Skipped = nil, "they did not come back"
 	}
-	if dns["ours"] == 0 {
+	if ours.dns == 0 {
 		g.Ours, g.Skipped = nil, "it did not come back"
 	}
-
 	print(f)
 	print(g)
 	return nil
+}
+
+// crashPatience is how long the load balancers are waited for. Upstream's program does not bring them back; this is
+// more than one of its periods.
+const crashPatience = 40 * time.Second
+
+// recovery is what came back after HNS had gone: seconds until DNS and the API answered and until all load balancers
+// were there, 0 if that was not in time, and how many were there at the end.
+type recovery struct {
+	dns, all float64
+	back     int
+}
+
+// crashUnder lets HNS go under one program.
+func (b *proxyBench) crashUnder(ctx context.Context, program string, s scale) (r recovery, err error) {
+	t, err := b.prepared(ctx, "crash", program, s)
+	if err != nil {
+		return r, err
+	}
+	if err := errors.Join(t.latency(ctx, s.profile), t.HNS.ResetStats(ctx)); err != nil {
+		return r, err
+	}
+	began, err := t.crashHNS(ctx)
+	if err != nil {
+		return r, err
+	}
+
+	// A program that does not come back in time is a result and no error.
+	if err := t.answers(ctx, crashPatience); err == nil {
+		r.dns = round(time.Since(began).Seconds())
+	}
+	// What is left of the same patience is for the other load balancers.
+	if err := t.made(ctx, crashPatience-time.Since(began)); err == nil {
+		r.all = round(time.Since(began).Seconds())
+	}
+	if r.back, err = t.balancers(ctx); err != nil {
+		return r, err
+	}
+	say("%s: %d back, DNS and API after %.2f s, all after %.1f s", t.Name, r.back, r.dns, r.all)
+	t.halt()
+	return r, t.close()
 }
 
 // crashHNS returns when HNS is back.

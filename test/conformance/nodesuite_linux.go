@@ -83,7 +83,7 @@ func (s *nodeSuite) at(name ...string) string {
 	return filepath.Join(append([]string{s.dir}, name...)...)
 }
 
-// containerd is configured apart from that of the cluster's nodes.
+// containerd is the configuration of the suite's own containerd. It shares no folder with those of the cluster's nodes.
 func (s *nodeSuite) containerd() containerdconf.Options {
 	return containerdconf.Options{Dir: s.at("c"), Registry: "http://" + lab.Router.String() + ":5000",
 		CNIConfDir: s.at("cni"),

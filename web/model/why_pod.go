@@ -114,8 +114,7 @@ func (w *podWay) volumes() Step {
 	s.State = Making
 	if e := w.warning("FailedMount", "FailedAttachVolume", "FailedMapVolume"); e != nil {
 		s.State = w.judge(e)
-		s.Text = sentence("not mounted", e.Reason,
-			e.Text)
+		s.Text = sentence("not mounted", e.Reason, e.Text)
 		s.Tried = w.tried(e.Reason)
 		s.Do = w.describe()
 	}
@@ -182,8 +181,7 @@ func (w *podWay) image() Step {
 			"ErrImageInspect", "RegistryUnavailable"}, waits.Reason) {
 		s.State = Wrong
 		s.Text = sentence("container "+name, waits.Reason, waits.Message)
-		s.Tried = w.tried("Failed",
-			"BackOff")
+		s.Tried = w.tried("Failed", "BackOff")
 		for _, c := range w.p.Spec.Containers {
 			s.Do = append(s.Do, "porthole images check "+c.Image)
 		}
@@ -260,8 +258,7 @@ func (w *podWay) containers() Step {
 	if waits, name := badWait(w.p); waits != nil {
 		s.State = Wrong
 		s.Text = sentence("container "+name, waits.Reason, waits.Message)
-		s.Tried = w.tried("BackOff",
-			"Failed")
+		s.Tried = w.tried("BackOff", "Failed")
 		s.Do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", w.p.Namespace, w.p.Name, name)}
 		for _, c := range w.p.Status.ContainerStatuses {
 			if t := c.LastTerminationState.Terminated; t != nil && c.Name == name {
@@ -293,8 +290,7 @@ func (w *podWay) ready() Step {
 	state, _, problem := judgeUnready(w.p, event, w.now)
 	s.State = state
 	s.Text = problem.Text
-	s.Do = append(w.describe(),
-		fmt.Sprintf("kubectl logs -n %s %s", w.p.Namespace, w.p.Name))
+	s.Do = append(w.describe(), fmt.Sprintf("kubectl logs -n %s %s", w.p.Namespace, w.p.Name))
 	return s
 }
 

@@ -100,5 +100,6 @@ type CardRoute struct {
 	Protocol int          `json:"protocol,omitempty"`
 }
 
-// MaxFlap bounds how long a takeover may last.
+// MaxFlap is the longest that a network card may be without its addresses while HNS puts a switch on it (a takeover,
+// porthole up --windows-nic-flap). A longer one would be a mistake in a flag.
 const MaxFlap = time.Minute

@@ -101,9 +101,9 @@ type NATRule struct {
 	Source netip.Addr     // what the packets get as their source; zero: they stay as they are
 }
 
-// NAT returns the rules of outbound NAT of an endpoint's addr, of which the first that matches counts, and whether the
-// endpoint reaches itself through a load balancer (loopback DSR): that is a policy whose destination is the endpoint.
-// A policy with other destinations is an addition; the exceptions are those of all policies together.
+// NAT returns the rules of an endpoint's OutBoundNAT policies for its address addr; the first rule that matches counts.
+// The exceptions of all policies hold for each of them. loops says that a policy names the endpoint itself as its
+// destination (loopback DSR): then the endpoint reaches itself through a load balancer.
 func NAT(f table.Family, e *desired.Endpoint, addr netip.Addr, h *Host) (rules []NATRule, loops bool) {
 	var exceptions []netip.Prefix
 	var general netip.Addr

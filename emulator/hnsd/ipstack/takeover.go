@@ -87,8 +87,8 @@ func (t *Takeover) start(ctx context.Context, links []int) {
 }
 
 // play takes one card down for the time of a flap.
-// The file is written before the card loses anything (save), so that a daemon that is killed
-// meanwhile gives everything back when it starts.
+// What the card has is written to a file (save) before the card loses it: a daemon that is killed meanwhile gives it
+// back when it starts again.
 func (t *Takeover) play(ctx context.Context, host cardTaker, link int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,8 +14,8 @@ type Fault = fault.Rule
 // Actions of faults with what they do.
 var Actions = fault.Actions
 
-// stripped leaves fields out of a JSON object, whatever their case.
-// A text that is no object is returned as it is.
+// stripped returns a JSON object without the named fields, whose case does not matter. It returns any other text, such
+// as an error of HNS, unchanged.
 func stripped(text string, fields []string) string {
 	var d map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &d) != nil {

@@ -87,7 +87,7 @@ func notifications(old *hnsd.State, c hnsd.Change) []notification {
 		}
 	}
 
-	// Only an object that is new counts: a change of an object is not reported.
+	// HNS reports that an object was created or deleted, and not that it changed.
 	for _, o := range c.Put {
 		if _, was := old.Get(o.Kind, o.ID); was {
 			continue

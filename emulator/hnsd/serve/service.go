@@ -74,6 +74,7 @@ func newService(o options) (*Service, error) {
 	s := &Service{host: o.host, plane: o.plane, ports: ports.New()}
 	o.host.Traffic = trafficOf(o.plane)
 	o.host.PortBlocks = s.ports.Blocks
+
 	// The stack asks for the state when it needs it; the store of objects is made after it, because
 	// it tells the stack of changes.
 	s.stack = ipstack.New(ipstack.Options{Plane: o.plane, Uplink: o.uplink, Takeover: o.takeover,
@@ -94,6 +95,7 @@ func newService(o options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.losses = losses{o.host, s.objects, s.carried}
 	s.life.lose = s.losses.forget
 	s.life.endHandles = s.handles.Forget

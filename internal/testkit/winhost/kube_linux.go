@@ -134,8 +134,7 @@ func (h *Host) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // StartKubelet runs kubelet.exe as the node Ours or Upstream, and returns when the node is Ready.
 func (h *Host) StartKubelet(ctx context.Context, node string) (*Process, error) {
-	program := filepath.Join(filepath.Dir(h.Porthole), "windows",
-		"kubelet.exe")
+	program := filepath.Join(filepath.Dir(h.Porthole), "windows", "kubelet.exe")
 	more := []string{`--device-plugin-dir=C:\var\lib\kubelet-` + node + `\device-plugins`}
 	if node == Upstream { // it has its sockets where all plugins expect them: both run on one host
 		program = h.bundled("windows/kubelet.exe")

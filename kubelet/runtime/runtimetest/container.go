@@ -127,7 +127,8 @@ func (f runtimeServer) CreateContainer(ctx context.Context,
 	}
 	call := Call{Method: "CreateContainer", ID: r.PodSandboxId, Pod: box.GetUid(), PodName: box.GetName()}
 
-	// The name is taken before the call's latency, so that a second call meanwhile is refused.
+	// The container is noted first, and the simulated time of the call comes after it: a second call with the same name
+	// that comes meanwhile must be refused, as containerd does.
 	f.mu.Lock()
 	c, err := f.newContainer(r)
 	if err == nil {

@@ -203,6 +203,7 @@ func sourceAddress(network, subnet string) (string, error) {
 			return "", err
 		}
 	}
+
 	var result struct{ IPs []struct{ Address string } }
 	if err := json.Unmarshal(answer, &result); err != nil || len(result.IPs) == 0 {
 		return "", fmt.Errorf("host-local answers %s: %v", answer, err)

@@ -106,8 +106,9 @@ func (v *view) others(id string) bool {
 	return true
 }
 
-// frontends returns which backends HNS has for each frontend, and notes what no proxy should leave: two load balancers
-// for a frontend, and backends without an endpoint. It also notes which endpoints are in use, for endpoints.
+// frontends returns the backends that HNS's load balancers lead to, by frontend. It notes as wrong what no proxy may
+// leave in HNS: two load balancers of one frontend, and load balancers that name an endpoint which is gone. The
+// endpoints that it meets are marked as used; the method endpoints looks for others.
 func (v *view) frontends(list []LoadBalancer) frontends {
 	have := frontends{}
 	for _, lb := range list {
